@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 UV := $(BIN)/python -m uv
 
-.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check site names docs viewer viewer-check lock clean help
+.PHONY: demo test test-python test-wheel test-all test-vllm test-clients test-trl train-example check site names docs viewer viewer-check pictures lock clean help
 
 help:
 	@echo "make demo      install, and score the embedded model on real tasks"
@@ -24,6 +24,7 @@ help:
 	@echo "make docs      check that the documents' links and commands are true"
 	@echo "make viewer    build the page of palestra view from viewer-ui; needs Node 20 and npm"
 	@echo "make viewer-check  the same, and an error when the built page in the tree is another"
+	@echo "make pictures  record the pictures that the viewer's pages are held to"
 
 GYM := packages/palestra-gym
 $(INSTALLED): requirements.lock pyproject.toml $(GYM)/pyproject.toml
@@ -137,6 +138,10 @@ viewer-check: $(INSTALLED) $(UI)/node_modules/.package-lock.json
 	rm -rf build/viewer
 	cd $(UI) && npm run --silent types && node build.mjs ../build/viewer
 	diff -r build/viewer src/palestra/viewer/static || { echo "The built page is not current: run make viewer and commit it." >&2; exit 1; }
+
+# After the look of the viewer's pages has changed on purpose, or with another Chromium.
+pictures: $(INSTALLED)
+	PALESTRA_WRITE_PICTURES=1 $(BIN)/pytest tests/viewer/test_viewer_pictures.py
 
 lock:
 	$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \

@@ -3,6 +3,7 @@
 `python scripts/viewer_types.py` writes it; `--check` fails when it is not current.
 """
 
+import dataclasses
 import sys
 import types
 import typing
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from palestra.viewer import replies
 from palestra.viewer.endpoints import ENDPOINTS
+from palestra.viewer.replies.base import ErrorReply
 
 TARGET = Path(__file__).parents[1] / "viewer-ui" / "src" / "replies.ts"
 _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", types.NoneType: "null"}
@@ -20,24 +21,42 @@ _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", type
 
 def rendered() -> str:
     """Return the text of the module."""
-    structs = [
-        value
-        for value in vars(replies).values()
-        if isinstance(value, type) and issubclass(value, replies.Reply)
-    ]
     blocks = [
-        "// Made by scripts/viewer_types.py from src/palestra/viewer/replies.py and endpoints.py.",
-        *(_interface(struct) for struct in structs if struct is not replies.Reply),
+        "// Made by scripts/viewer_types.py from src/palestra/viewer/replies and endpoints.py.",
+        *map(_interface, _reply_types()),
         _replies_by_name(),
         _endpoints(),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _interface(struct: type[msgspec.Struct]) -> str:
-    hints = typing.get_type_hints(struct)
-    fields = [f"  {name}: {_type(hints[name])};" for name in struct.__struct_fields__]
-    return "\n".join([f"export interface {struct.__name__} {{", *fields, "}"])
+def _reply_types() -> list[type]:
+    """Return the types of all replies and of their parts, in the order of the endpoints."""
+    ordered: dict[type, None] = {}
+    pending: list[typing.Any] = [
+        ErrorReply,
+        *(endpoint.reply for endpoint in ENDPOINTS if endpoint.reply is not None),
+    ]
+    while pending:
+        hint = pending.pop(0)
+        is_object = hasattr(hint, "__struct_fields__") or dataclasses.is_dataclass(hint)
+        if not is_object:
+            pending = [*typing.get_args(hint), *pending]
+        elif hint not in ordered:
+            ordered[hint] = None
+            pending = [*typing.get_type_hints(hint).values(), *pending]
+    return list(ordered)
+
+
+def _interface(reply_type: type) -> str:
+    hints = typing.get_type_hints(reply_type)
+    fields = [f"  {field.name}: {_type(hints[field.name])};" for field in _fields(reply_type)]
+    return "\n".join([f"export interface {reply_type.__name__} {{", *fields, "}"])
+
+
+def _fields(reply_type: type) -> typing.Any:
+    is_struct = hasattr(reply_type, "__struct_fields__")
+    return msgspec.structs.fields(reply_type) if is_struct else dataclasses.fields(reply_type)
 
 
 def _type(hint: typing.Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def chromium(*arguments: str) -> Iterator[Any]:
     """A browser of Playwright's. Skips where there is none, and fails there in CI."""
     executable = shutil.which("chromium")
     if executable is None and not os.environ.get("CI"):
@@ -20,6 +20,7 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         # the sandbox needs a user that is not root; the pages are ours
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        args = ["--no-sandbox", *arguments]
+        browser = playwright.chromium.launch(executable_path=executable, args=args)
         yield browser
         browser.close()

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -173,7 +173,6 @@ class Viewer:
 
     address: str
     process: "subprocess.Popen[str]"
-    lines: list[str] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -181,10 +180,17 @@ class Viewer:
 
     def ask(self, path: str) -> Any:
         """The reply of an endpoint."""
-        token = self.address.partition("#token=")[2]
-        request = Request(self.origin + path, headers={"Authorization": f"Bearer {token}"})
-        with urlopen(request, timeout=START_S) as answer:
+        with urlopen(self._request(path), timeout=START_S) as answer:
             return json.load(answer)
+
+    def lines(self, path: str) -> Iterator[Any]:
+        """The lines of a stream, as they come."""
+        with urlopen(self._request(path), timeout=START_S) as answer:
+            yield from map(json.loads, answer)
+
+    def _request(self, path: str) -> Request:
+        token = self.address.partition("#token=")[2]
+        return Request(self.origin + path, headers={"Authorization": f"Bearer {token}"})
 
 
 def wait_for_indexes(viewer: Viewer) -> dict[str, str]:

@@ -86,9 +86,11 @@ class Opened:
 
 
 @contextmanager
-def opened(browser: Any, viewer: Viewer, *, width: int = 1280, **options: Any) -> Iterator[Opened]:
+def opened(
+    browser: Any, viewer: Viewer, *, width: int = 1280, height: int = 900, **options: Any
+) -> Iterator[Opened]:
     """A page at the address that the viewer printed."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
     shown = Opened(context.new_page(), viewer)
     shown.page.set_default_timeout(WAIT_MS)
     context.on("request", lambda request: shown.requests.append(request.url))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.viewer [--tasks N] [--rollouts N] [--row-bytes B]`: the index of one run."""
+"""`python -m benchmarks.viewer [--tasks N] [--rollouts N] [--row-bytes B]`: one run in the viewer."""
 
 import argparse
 import subprocess
@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 
 from benchmarks import machine
-from benchmarks.profiling.rows import INPUTS, write_run
-from benchmarks.samples import summary, table
+from benchmarks.profiling.rows import INPUTS, ROLLOUTS, write_run
+from benchmarks.samples import table
+from benchmarks.viewer import pages
 
 MIB = 1 << 20
 
@@ -46,6 +47,18 @@ def building(folder: Path, rows: int, size: int) -> None:
     )
 
 
+def waiting(folder: Path, collected: int) -> None:
+    """What a user waits for, with the server and over HTTP; and what a collection pays."""
+    lines = [
+        *pages.first_pages(folder),
+        *pages.long_transcript(folder / "long"),
+        *pages.row_to_page(folder / "live"),
+    ]
+    if collected:
+        lines += pages.cost_to_a_collection(folder / "collecting", collected, rounds=3)
+    print(table(("what, by the clock", "figure", "target"), lines))
+
+
 def rate(name: str, seconds: float, size: int, rows: int, against: float) -> tuple[str, ...]:
     """One line of the table; the ratio is of speeds."""
     return (
@@ -58,18 +71,27 @@ def rate(name: str, seconds: float, size: int, rows: int, against: float) -> tup
 
 
 def asking(folder: Path) -> None:
-    """What the pages ask: median and slowest of several."""
+    """What the pages ask of the index: median and 95th percentile."""
     answers = run("questions", folder)
     seconds = answers["seconds"]
     rows = [
-        (name, f"{1e3 * summary(values)[1]:.1f}", f"{1e3 * max(values):.1f}")
+        (
+            name,
+            f"{1e3 * pages.percentiles(values)[0]:.1f}",
+            f"{1e3 * pages.percentiles(values)[1]:.1f}",
+        )
         for name, values in seconds.items()
         if not name.startswith("text")
     ]
-    print(table(("question", "median ms", "slowest ms"), rows))
+    print(table(("question, CPU", "median ms", "95th %"), rows))
+    read_s = min(run("reading", folder)["seconds"]["reading"])
+    read_speed = (folder / ROLLOUTS).stat().st_size / read_s
     for name in ("text exact", "text folded"):
-        speed = seconds[f"{name} bytes"][0] / seconds[name][0]
-        print(f"{name}: {speed / 1e6:,.0f} MB/s of transcripts")
+        speed = seconds[f"{name} bytes"][0] / min(seconds[name])
+        print(
+            f"{name}: {speed / 1e6:,.0f} MB/s of transcripts, {speed / read_speed:.2f} of reading "
+            "them and counting their lines"
+        )
     print(f"anonymous memory after all questions: {answers['anonymous_mib']:.0f} MiB")
 
 
@@ -79,6 +101,9 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=62_500)
     parser.add_argument("--rollouts", type=int, default=16)
     parser.add_argument("--row-bytes", type=int, default=1_000)
+    parser.add_argument(
+        "--collected", type=int, default=10_000, help="rollouts of each watched collection"
+    )
     parser.add_argument("--folder", type=Path, help="where the files go; default the system's")
     options = parser.parse_args()
     print(machine.description())
@@ -94,6 +119,8 @@ def main() -> None:
         building(folder, rows, size)
         print()
         asking(folder)
+        print()
+        waiting(folder, options.collected)
     print(f"\nload average after:  {machine.load()}")
 
 

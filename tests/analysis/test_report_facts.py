@@ -123,12 +123,13 @@ def test_the_field_of_times_is_recognised(tmp_path: Path) -> None:
     assert "Longest" not in titles
 
 
-@pytest.mark.parametrize("most", [1, 3, 7, 80, 1234, 320_000])
+@pytest.mark.parametrize("most", [1, 3, 7, 10, 11, 80, 1234, 320_000])
 def test_ticks_are_few_and_reach_the_top(most: int) -> None:
     ticks = nice_ticks(most)
 
     assert ticks[0] == 0
     assert ticks[-1] >= most
+    assert all(tick == round(tick) for tick in ticks)
     assert 2 <= len(ticks) <= 6
 
 

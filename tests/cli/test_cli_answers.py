@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from cli_world import FakeEndpoint, World, reply, until
+from cli_world import KEY, FakeEndpoint, World, reply, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -66,6 +66,24 @@ def test_answers_that_a_broken_verifier_lost_are_scored_by_the_mended_one(
     assert sorted(row["n"] for row in rows) == list(range(6))
     assert all(row["responses_create_params"] and row["agent_ref"] for row in rows)
     assert fake.asked == asked
+
+
+def test_who_ran_gym_verifies_again_with_gym(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", BROKEN)
+    world.write("rows.jsonl", "".join(f'{{"n": {n}}}\n' for n in range(6)))
+    collected = ["eval", "run", "--config", "my_env.py", "--model-type", "openai_model"]
+    model = ["--model", "tiny", "--model-url", fake.url, "--model-api-key", KEY]
+    files = ["--input", "rows.jsonl", "--output", "out/h.jsonl"]
+    done = world.run("palestra", "gym", *collected, *model, *files)
+    assert done.code == 1, done.err
+
+    world.write("my_env.py", MENDED)
+    [line] = re.findall(r"palestra (gym eval reverify .*) scores 3", done.err)
+    again = world.run("palestra", *shlex.split(line))
+
+    assert again.code == 0, again.err
+    assert line in world.rows("out/h_failures.jsonl")[0]["hint"]
+    assert [row["reward"] for row in world.rows("out/h_reverified.jsonl")] == [1.0] * 6
 
 
 def test_eval_profile_report_and_diagnose_name_the_same_remedy(
@@ -153,6 +171,15 @@ def test_an_environment_without_rows_is_named_by_its_file(world: World, fake: Fa
     refused = world.run("palestra", *evaluated(fake)).refused()
 
     assert "my_env.py has no rows: its data is empty" in refused
+
+
+def test_a_limit_of_no_tasks_runs_none_and_ends_well(world: World, fake: FakeEndpoint) -> None:
+    world.write("my_env.py", MENDED)
+
+    done = world.run("palestra", *evaluated(fake), "--limit", "0")
+
+    assert done.code == 0, done.err
+    assert "requested 0 = scored 0" in done.out
 
 
 def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeEndpoint) -> None:

@@ -49,7 +49,7 @@ def test_a_full_disk_for_events_is_no_end_of_the_run(world: World, fake: FakeEnd
     done = world.run("palestra", *collect(world, fake, "--json-events", "/dev/full"))
 
     assert done.code == 0, done.err
-    assert "warning: json_events: No space left on device" in done.err
+    assert "warning: --json-events: No space left on device" in done.err
 
 
 def test_a_run_that_ends_with_an_error_tells_that_too(world: World, fake: FakeEndpoint) -> None:

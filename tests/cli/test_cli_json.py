@@ -45,7 +45,6 @@ MAKE_OR_SERVE = {
     "dataset upload",
     "init",
     "models fetch",
-    "prepare",
     "render-prompts",
     "run",
     "sandbox serve",

@@ -166,16 +166,33 @@ def test_the_profile_of_a_run_fits_80_columns(
 
 
 def test_key_metrics_keep_their_names_and_numbers_whole(
-    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     terminal(60)
     name = "mean/a_metric_with_a_long_name/of_some_category_of_tasks"
+    entries = [{"agent_ref": {"name": "agent"}, "key_metrics": {name: 418.4123}}]
 
-    print_key_metrics([{"agent_ref": {"name": "agent"}, "key_metrics": {name: 418.4123}}])
+    print_key_metrics(entries, tmp_path / "none.jsonl")
 
     lines = plain(capsys.readouterr().out)
     assert max(map(len, lines)) <= 60
     assert any("418.4" in line for line in lines)
+
+
+def test_means_of_what_the_tasks_hold_are_no_key_metrics(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inputs = tmp_path / "inputs.jsonl"
+    inputs.write_text('{"id": 2, "label": 418}\n')
+    metrics = {"mean/reward": 0.5, "mean/id": 2.0, "mean/label": 418.0, "mean/accuracy": 0.5}
+
+    print_key_metrics([{"agent_ref": {"name": "agent"}, "key_metrics": metrics}], inputs)
+
+    out = capsys.readouterr().out
+    assert "mean/reward" in out
+    assert "mean/accuracy" in out
+    assert "mean/id" not in out
+    assert "mean/label" not in out
 
 
 def test_what_is_piped_is_neither_cut_nor_turned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,24 @@ def test_an_environment_with_many_right_answers_passes_with_its_rules() -> None:
     assert report.passed, [check for check in report.checks if check.findings]
 
 
+def test_a_right_answer_of_weighted_components_gets_the_sum_of_the_weights() -> None:
+    def components(answer: str, n: int) -> dict[str, float]:
+        right = float(len(answer.split()) == n)
+        return {"right": right, "short": right}
+
+    rules = RewardRules(
+        wrong=2.0, unsure=dict.fromkeys(("garbage", "truncated", "wrong", "other"), ANY_WORDS)
+    )
+    weights = {"right": 2.0, "short": 1.0}
+    made = environment(
+        data=DATA, prompt=PROMPT, gold="{right}", weights=weights, reward_rules=rules
+    )(components)
+
+    report = examined(made)
+
+    assert report.passed, [check for check in report.checks if check.findings]
+
+
 def test_without_a_right_answer_the_advice_is_for_one_file() -> None:
     data = [{"n": row["n"]} for row in DATA]
 

@@ -95,7 +95,7 @@ def test_every_attempt_of_a_failing_judge_keeps_its_own_answer(tmp_path: Path) -
         "ask it less",
         "raise max_output_tokens",
     ]
-    assert reverify_command(paths(tmp_path).output) in rows[0]["hint"]
+    assert reverify_command(settings(tmp_path)) in rows[0]["hint"]
 
 
 def failure(number: int, attempt: int = 1, **fields: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from scripted_runs import ScriptedAgent, always, prepared, settings, task, write
 from palestra.errors import ConfigError, InfraError
 from palestra.rollouts import EventFile, RolloutEvents, end_events, open_for_events, run
 from palestra.schema import RolloutKey
+from palestra.settings import SettingProblem
 
 
 @pytest.fixture
@@ -100,11 +101,11 @@ def test_events_can_be_read_while_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_warning_and_nothing_more() -> None:
-    problems: list[str] = []
+    problems: list[SettingProblem] = []
     warned = threading.Event()
 
-    def on_problem(text: str) -> None:
-        problems.append(text)
+    def on_problem(problem: SettingProblem) -> None:
+        problems.append(problem)
         warned.set()
 
     with EventFile(open_for_events("/dev/full"), on_problem=on_problem) as events:
@@ -112,17 +113,19 @@ def test_a_full_disk_is_one_warning_and_nothing_more() -> None:
         assert warned.wait(10)
         events.emit("progress")
 
-    assert problems == ["json_events: No space left on device; no further events are written"]
+    texts = [problem.text(["--json-events", "/dev/full"]) for problem in problems]
+    assert texts == ["--json-events: No space left on device; no further events are written"]
 
 
 def test_a_reader_who_went_away_is_one_warning(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    problems: list[str] = []
+    problems: list[SettingProblem] = []
     with EventFile(writing, on_problem=problems.append) as events:
         events.emit("progress")
 
-    assert problems == ["json_events: Broken pipe; no further events are written"]
+    texts = [problem.text(["+json_events=-"]) for problem in problems]
+    assert texts == ["json_events: Broken pipe; no further events are written"]
 
 
 @pytest.mark.parametrize(

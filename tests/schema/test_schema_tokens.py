@@ -7,10 +7,10 @@ import pytest
 from palestra.schema import TokenFault, TokenVerdict, TurnTokens
 
 
-@pytest.mark.parametrize("bad", [-1, True, 1.0, "7", None, 2**64])
+@pytest.mark.parametrize("bad", [-1, True, 1.0, "7", None, 2**63, 2**70])
 @pytest.mark.parametrize("field", ["prompt_token_ids", "generation_token_ids"])
 def test_the_first_value_that_is_no_token_id_is_named(field: str, bad: Any) -> None:
-    fine, spoilt = [0, 2**63, 1], [0, bad, -1]
+    fine, spoilt = [0, 2**63 - 1, 1], [0, bad, -1]
     lists = (spoilt, fine) if field == "prompt_token_ids" else (fine, spoilt)
 
     assert TurnTokens(fine, fine, [-1.0] * 3).verdict == TokenVerdict()

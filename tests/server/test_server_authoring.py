@@ -160,6 +160,36 @@ def test_the_rules_of_its_rewards_are_those_of_its_server() -> None:
     assert server_of(server_class_of(defined(sums))).declared_reward_rules() == RewardRules()
 
 
+def test_objects_and_lists_of_a_gold_template_are_json() -> None:
+    row = {"want": {"a": [True, None]}, "count": 2}
+    env = environment(data=[row], prompt="?", gold="{want} {want[a]} {count}")(lambda: 1.0)
+
+    gold = defined(env).gold(row)
+
+    assert gold is not None
+    assert gold.output_text == '{"a":[true,null]} [true,null] 2'
+
+
+@pytest.mark.parametrize(
+    ("rules", "limits"),
+    [
+        (None, (-0.5, 2.5)),
+        (RewardRules(wrong=0.5), (-0.5, 2.5)),
+        (RewardRules(highest=1.0), (-0.5, 1.0)),
+        (RewardRules(lowest=-1.0, highest=2.0), (-1.0, 2.0)),
+    ],
+)
+def test_limits_of_rewards_that_are_not_written_follow_from_the_weights(
+    rules: RewardRules | None, limits: tuple[float, float]
+) -> None:
+    weights = {"right": 2.0, "short": 0.5, "rude": -0.5, "reward": 9.0}
+    env = environment(data=DATA, prompt="{question}", weights=weights, reward_rules=rules)(sums)
+
+    declared = server_of(server_class_of(defined(env))).declared_reward_rules()
+
+    assert (declared.lowest, declared.highest) == limits
+
+
 def test_a_kind_of_wrong_answers_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"`unsure` .* 'changed'") as caught:
         RewardRules(unsure={"changed": "any text is a poem"})

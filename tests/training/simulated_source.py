@@ -59,7 +59,9 @@ class SimulatedSubmission:
             length, result = self._source.play(item)
             if isinstance(result, FailureClass):
                 return failed_with(item, result)
-            return completed_with(item, length, result)
+            made = completed_with(item, length, result)
+            weights = self._source.weight_version
+            return replace(made, chains=[], weights_start=weights, weights_end=weights)
         return None
 
     def __aiter__(self) -> AsyncIterator[Outcome]:
@@ -89,6 +91,7 @@ class SimulatedSource:
     def __init__(self, play: Callable[[RolloutRequest], Rollout]) -> None:
         self.play = play
         self.settings = ClientSettings()
+        self.weight_version: int | None = None
         self.now = 0.0
 
     async def __aenter__(self) -> Self:
@@ -109,8 +112,11 @@ class SimulatedSource:
     def resume(self) -> None:
         raise NotImplementedError
 
-    async def set_weight_version(self, version: int) -> None:
+    async def hold_calls(self) -> None:
         raise NotImplementedError
+
+    async def set_weight_version(self, version: int) -> None:
+        self.weight_version = version
 
 
 def completed_with(item: RolloutRequest, length: float, reward: float) -> Completed:

@@ -118,6 +118,15 @@ async def test_requests_that_occur_twice_are_refused_before_anything_runs(opened
     assert agent.begun == []
 
 
+async def test_one_request_in_the_list_several_times_is_refused_too(opened: Opener) -> None:
+    """As `[request] * 8`, which looks like eight rollouts."""
+    async with opened(lambda *_: 1.0) as (client, agent):
+        with pytest.raises(InputDataError, match="0:0 is asked for twice"):
+            client.submit([request(0)] * 8)
+
+    assert agent.begun == []
+
+
 async def test_a_row_that_no_agent_takes_never_runs(opened: Opener) -> None:
     strange = request(0, group_id="g")
     strange.row["agent_ref"] = {"name": "nobody"}  # type: ignore[index]

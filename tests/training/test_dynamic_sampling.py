@@ -1,5 +1,6 @@
 """Groups without spread of reward are replaced by fresh tasks, whatever ends first."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import Iterator
@@ -196,6 +197,11 @@ async def test_a_queue_that_is_too_short_is_refused() -> None:
         opened(task_queue(ROWS[:3], SIZE))
 
 
+def test_groups_of_one_member_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a group of one rollout has no spread"):
+        rule(members=OverSampling(needed=1)).checked()
+
+
 async def test_a_task_that_comes_twice_is_refused() -> None:
     groups = [[request(task, index) for index in range(SIZE)] for task in (0, 1, 0)]
 
@@ -228,3 +234,22 @@ def test_a_trainer_without_async_samples_the_same_groups() -> None:
     assert {group.group_id for group in groups} == {1, 4}
     assert metrics["sampling/fresh_groups"] == report.fresh_groups
     assert len(single.outcomes) == 1
+
+
+async def test_a_group_that_became_old_while_it_waited_is_replaced() -> None:
+    source = SimulatedSource(lambda item: (1.0, float(item.rollout_index)))
+    source.settings = ClientSettings(max_staleness=0)
+    await source.set_weight_version(0)
+    queue = task_queue(ROWS, 2)
+    three = rule(groups=3, members=OverSampling(needed=2), max_fresh_groups=2)
+    async with dynamic_sample(source, queue, three) as batch:
+        groups = aiter(batch)
+        first = await anext(groups)
+        for _ in range(100):  # until all six rollouts have ended
+            await asyncio.sleep(0)
+        await source.set_weight_version(1)
+        others = [group async for group in groups]
+
+    assert [member.weights_start for member in first.completed] == [0, 0]
+    assert [member.weights_start for group in others for member in group.completed] == [1] * 4
+    assert (batch.report.stale_groups, batch.report.returned_groups) == (2, 3)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -62,6 +63,23 @@ async def test_a_trainer_of_ones_own_trains_over_http() -> None:
     assert trained == [[1.0] * 4] * 6
 
 
+async def test_a_program_with_curl_takes_groups(tmp_path: Path) -> None:
+    shown = re.search(r"^```sh\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    asked = [{"row": ROW, "task_id": 0, "rollout_index": index} for index in range(2)]
+    (tmp_path / "batch.json").write_text(json.dumps({"requests": asked}))
+    async with service_over(client_of(ToldAgent(lambda *_: 1.0)), token="right") as url:
+        names = os.environ | {"SERVICE": url, "PALESTRA_ROLLOUTS_TOKEN": "right"}
+        shell = await asyncio.create_subprocess_exec(
+            "sh", "-e", "-c", shown[1], cwd=tmp_path, env=names
+        )
+        status = await asyncio.wait_for(shell.wait(), 30)
+
+    group, end = map(json.loads, (tmp_path / "groups.jsonl").read_text().splitlines())
+    assert (status, end["outcome"]) == (0, "stream_end")
+    assert [member["reward"] for member in group["outcomes"]] == [1.0, 1.0]
+
+
 async def test_several_fleets_are_trained_on_as_shown() -> None:
     agents = [ToldAgent(lambda *_: 1.0) for _ in range(2)]
     trained: list[list[float]] = []
@@ -95,7 +113,8 @@ async def test_openrlhf_gets_what_its_executor_returns(monkeypatch: pytest.Monke
     stand_in(monkeypatch, "openrlhf.utils.agent", AgentExecutorBase=object)
     async with client_of(ToldAgent(conversation)) as client:
         executor = program("OpenRLHF", the_client=the_client(client))["AgentExecutor"]()
-        found = await executor.execute("1 + 1 =", json.dumps(ROW), None, 100, None, None)
+        sampling = SimpleNamespace(temperature=0.7, top_p=1.0, top_k=-1, max_tokens=9)
+        found = await executor.execute("1 + 1 =", json.dumps(ROW), sampling, 100, None, None)
 
     assert found["observation_tokens"] == [1, 2, 3, 4]
     assert found["action_ranges"] == [(2, 4)]
@@ -125,10 +144,12 @@ async def test_tinkers_data_are_shifted_by_one(monkeypatch: pytest.MonkeyPatch) 
         trained.extend(data)
         assert loss_fn == "importance_sampling"
 
-    group = Group(0, [completed(reward=1.0), completed(rollout=1, reward=0.0)])
+    masked = completed(rollout=2, reward=1.0, masked=True)
+    group = Group(0, [completed(reward=1.0), completed(rollout=1, reward=0.0), masked])
     client = SimpleNamespace(forward_backward_async=forward_backward)
     await program("Tinker")["learn"](client, group)
 
+    assert len(trained) == 2
     first = trained[0]
     assert first.model_input == [1, 2, 3, 4, 5, 6, 7]
     assert first.loss_fn_inputs["target_tokens"] == [2, 3, 4, 5, 6, 7, 8]
@@ -148,6 +169,8 @@ def test_arts_trajectories_have_choices_for_what_was_sampled(
     assert (first["role"], found.reward) == ("user", 0.5)
     assert isinstance(second, openai.Choice)
     assert second.message.content == "hello"
+    assert second.model_extra == {"prompt_token_ids": [1, 2], "token_ids": [3, 4]}
+    assert [token.logprob for token in second.logprobs.content] == [-0.1, -0.2]
 
 
 async def test_what_an_environment_of_verifiers_cannot_read_is_named() -> None:

@@ -3,13 +3,21 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from training_world import QUICK, request
 
 from palestra.config import load_config
-from palestra.fleet import ChildExit, RunningInstance, assembled, server_client
+from palestra.fleet import (
+    ChildExit,
+    RunningInstance,
+    assembled,
+    listen,
+    server_client,
+    serving,
+)
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import (
     Response,
@@ -33,11 +41,16 @@ from palestra.training import (
     ClientSettings,
     Completed,
     Failed,
+    FailureClass,
+    FleetPool,
     IncompleteRollouts,
     OnIncomplete,
+    RemoteRolloutClient,
     RolloutClient,
+    RolloutSource,
     TokenDiscontinuity,
 )
+from palestra.training.service import RolloutService
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +235,70 @@ async def test_weights_bumped_in_the_middle_of_a_call_are_on_both_ends_of_it(tmp
     assert isinstance(found, Completed)
     assert [(turn.weights_start, turn.weights_end) for turn in found.turns] == [(7, 7), (7, 8)]
     assert (found.weights_start, found.weights_end, found.oldest_weights) == (7, 8, 7)
+
+
+@contextlib.asynccontextmanager
+async def reached(way: str, client: RolloutClient) -> AsyncIterator[RolloutSource]:
+    """The client itself, or a client of a service over it, or a pool of that."""
+    if way == "direct":
+        yield client
+        return
+    service, sock = RolloutService(client), listen("127.0.0.1", 0)
+    remote = partial(RemoteRolloutClient, f"http://127.0.0.1:{sock.getsockname()[1]}")
+    other: RolloutSource = remote() if way == "service" else FleetPool({"one": remote})
+    async with serving(service.app(), sock), service, other:
+        yield other
+
+
+@pytest.mark.parametrize("way", ["direct", "service", "pool"])
+@pytest.mark.parametrize("token_ids", [True, False])
+async def test_no_call_begins_while_the_weights_change(
+    tmp_path: Any, way: str, token_ids: bool
+) -> None:
+    clients: list[RolloutSource] = []
+    begun: list[tuple[int, int | None]] = []
+
+    async def during(turn: int) -> None:
+        begun.append((turn, clients[0].weight_version))
+        if turn == 0:
+            await clients[1].hold_calls()
+
+    async with (
+        world(tmp_path, during=during, token_ids=token_ids) as (inner, env),
+        reached(way, inner) as client,
+    ):
+        clients += [inner, client]
+        await client.set_weight_version(7)
+        batch = client.submit([request()])
+        async with asyncio.timeout(10):
+            await env._looked.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await client.set_weight_version(8)
+        (found,) = await batch.gather()
+
+    assert begun == [(0, 7), (1, 8)]
+    assert isinstance(found, Completed)
+    versions = [(turn.weights_start, turn.weights_end) for turn in found.turns]
+    assert versions == ([(7, 7), (8, 8)] if token_ids else [])
+
+
+async def test_a_rollout_whose_call_is_held_can_be_cancelled(tmp_path: Any) -> None:
+    begun: list[int] = []
+
+    async def during(turn: int) -> None:
+        begun.append(turn)
+
+    async with world(tmp_path, during=during) as (client, _):
+        await client.hold_calls()
+        batch = client.submit([request()])
+        for _ in range(50):
+            await asyncio.sleep(0)
+        batch.cancel()
+        (found,) = await batch.gather()
+
+    assert isinstance(found, Failed)
+    assert (found.failure, begun) == (FailureClass.CANCELLED, [])
 
 
 async def test_cancelling_ends_the_environments_session(tmp_path: Any) -> None:

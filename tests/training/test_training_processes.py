@@ -182,6 +182,7 @@ async def test_a_server_that_does_not_go_on_ends_its_batch_with_its_name(
 
     cause = raised.value.cause
     assert (cause.process, cause.pid) == (blocked, pid)
+    assert ("kill -CONT" in cause.setting) is (blocked == "agent")
     assert cause.waiting == tuple(Key(number, 0) for number in range(4))
     assert (health.ok, blocked in health.reason) == (False, True)
 

@@ -96,6 +96,16 @@ async def test_the_same_batch_sent_twice_runs_once() -> None:
     assert len(agent.begun) == state.summary.completed == 3
 
 
+async def test_an_id_stands_for_one_submission() -> None:
+    """Else a trainer that starts again would train on the rollouts of another step."""
+    agent = ToldAgent(lambda *_: 1.0)
+    async with operations(agent) as service:
+        await service.submit_batch("b", BatchRequest(requests=requests(2)))
+
+        with pytest.raises(RunFailed, match="batch b was submitted with another body"):
+            await service.submit_batch("b", BatchRequest(requests=requests(3)))
+
+
 async def test_what_was_not_taken_is_not_pulled_from_the_batch() -> None:
     """Else outcomes would pile up in the service, and grow stale unseen."""
     agent = ToldAgent(lambda *_: 1.0)
@@ -115,6 +125,17 @@ async def test_a_batch_is_taken_in_one_way() -> None:
 
         with pytest.raises(PalestraError, match="cannot be taken as groups of 1"):
             await service.take_groups("b", size=1)
+
+
+async def test_a_wrong_size_of_groups_does_not_bind_the_batch() -> None:
+    async with operations(ToldAgent(lambda *_: 1.0)) as service:
+        await service.submit_batch("b", BatchRequest(requests=requests(1, 2)))
+        with pytest.raises(InputDataError, match="do not have 3 members"):
+            await service.take_groups("b", size=3)
+
+        text = await service.take_groups("b", size=2)
+
+    assert msgspec.json.decode(text.splitlines()[0])["outcome"] == "group"
 
 
 async def test_a_batch_whose_client_is_silent_is_cancelled() -> None:
@@ -189,6 +210,33 @@ async def test_without_a_token_another_name_of_this_machine_is_refused() -> None
     assert status == b"421"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("POST", "/v1/pause", {"origin": "https://evil.example"}, 421),
+        ("PUT", "/v1/weights", {"content-type": "text/plain"}, 415),
+        ("GET", "/v1/nothing", {}, 404),
+        ("GET", "/v1/weights", {}, 405),
+        ("GET", "/v1/batches/b", {}, 404),
+    ],
+)
+async def test_a_request_that_is_refused_says_why(
+    method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    async with service_over(client_of(ToldAgent(lambda *_: 1.0))) as url:
+        reply = await HttpClient().send(HttpRequest(method, url + path, headers))
+
+    assert reply.status == status
+    assert msgspec.json.decode(reply.body)["error"]["hint"]
+
+
+async def test_an_unknown_parameter_is_refused() -> None:
+    async with service_over(client_of(ToldAgent(lambda *_: 1.0))) as url:
+        reply = await HttpClient().send(HttpRequest("GET", f"{url}/v1/batches/b/outcomes?afer=3"))
+
+    assert (reply.status, b"afer" in reply.body) == (422, True)
+
+
 async def test_a_body_beyond_the_limit_is_refused() -> None:
     async with operations(ToldAgent(lambda *_: 1.0), most_body_bytes=1000) as service:
         with pytest.raises(InputDataError, match="1000 bytes"):
@@ -196,7 +244,15 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"[]", b'{"requests": [{"row": 1, "task_id": 0}]}', b"{", b'{"requests": []}']
+    "body",
+    [
+        b"[]",
+        b"",
+        b'{"requests": [{"row": 1, "task_id": 0}]}',
+        b"{",
+        b'{"requests": []}',
+        b'{"requests": [{"row": {}, "task_id": 0, "sed": 1}]}',
+    ],
 )
 async def test_a_body_that_is_no_submission_is_refused(body: bytes) -> None:
     async with service_over(client_of(ToldAgent(lambda *_: 1.0))) as url:
@@ -234,8 +290,10 @@ async def test_a_client_that_waits_is_told_that_the_service_stops() -> None:
             await asyncio.sleep(0.05)
             await stack.pop_all().aclose()
 
-            with pytest.raises(RunFailed, match="the rollout service was stopped"):
+            with pytest.raises(IncompleteRollouts, match="rollout service was stopped") as raised:
                 await waiting
+
+    assert raised.value.missing == (Key(0, 0),)
 
 
 async def test_a_service_that_is_gone_is_told_with_what_is_missing() -> None:

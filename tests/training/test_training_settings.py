@@ -25,6 +25,7 @@ def test_a_policy_may_be_spelt() -> None:
         on_incomplete="drop_group",  # type: ignore[arg-type]  # as a config file has it
         on_discontinuity="split",  # type: ignore[arg-type]  # too
         on_stale="abort",  # type: ignore[arg-type]  # too
+        max_staleness=1,
     ).checked()
 
     assert found.on_incomplete is OnIncomplete.DROP_GROUP
@@ -49,6 +50,8 @@ def test_budgets_may_be_spelt_by_class() -> None:
         ({"attempts": Attempts(most={INFRA: 0})}, "at least 1"),
         ({"attempts": Attempts(nan_retries=-1)}, "nan_retries is -1"),
         ({"max_staleness": -1}, "max_staleness is -1"),
+        ({"on_stale": "abort"}, "max_staleness is None"),
+        ({"on_stale": "continue"}, "max_staleness is None"),
         ({"rollout_timeout_s": 0}, "of seconds above 0"),
         ({"min_group_fraction": 0.0}, "above 0"),
         ({"in_flight": 0}, "at least 1"),

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_world import answer, heard, said
 
-from palestra.schema import Response, TokenFault, TokenVerdict, TurnTokens, first_difference
+from palestra.schema import (
+    Response,
+    TokenFault,
+    TokenVerdict,
+    TurnTokens,
+    first_difference,
+    tokens_on,
+)
 from palestra.server import CapturedTurn, TurnsTaken
 from palestra.training import InvalidLogprobs, Key, OnViolation, TokenDiscontinuity
 from palestra.training.chains import Chained, RawTurn, chained
@@ -212,6 +219,20 @@ def test_a_turn_has_the_log_probs_and_the_verdict_of_the_call_that_it_is() -> No
     with pytest.raises(InvalidLogprobs, match="nan at 0") as found:
         check([turn])
     assert (found.value.turn, found.value.position) == (0, 0)
+
+
+def test_ids_that_agree_with_the_capture_are_in_memory_once() -> None:
+    same = response(said([1], [2], [-1.0]))
+    other_log_probs = response(said([1], [2], [-9.0]))
+
+    (turn,) = read_turns(same, captured(([1], [2])), (None, None)).turns
+    read_turns(other_log_probs, captured(([1], [2])), (None, None))
+
+    on_item = tokens_on(same.output[0])
+    assert on_item is not None
+    assert on_item.prompt is turn.tokens.prompt
+    assert on_item.log_probs is turn.tokens.log_probs
+    assert tokens_on(other_log_probs.output[0]) == TurnTokens([1], [2], [-9.0])
 
 
 def test_a_captured_turn_without_a_verdict_is_checked() -> None:

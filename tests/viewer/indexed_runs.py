@@ -6,17 +6,17 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from palestra.viewer.index import Index, Part, Snapshot, open_index
+from palestra.viewer.index import Index, IndexSnapshot, RunPart, open_index
 
 
 @contextmanager
-def indexed(output: Path, cache: Path, **options: Any) -> Iterator[Snapshot]:
+def indexed(output: Path, cache: Path, **options: Any) -> Iterator[IndexSnapshot]:
     """The snapshot of everything in the files of one run."""
     with open_index([output], cache=cache, **options) as index:
         yield index.refresh(inf)
 
 
-def content(snapshot: Snapshot) -> dict[str, Any]:
+def content(snapshot: IndexSnapshot) -> dict[str, Any]:
     """All rows of both tables, where their rows are, and the lines that are no rows."""
     rollouts, tasks = snapshot.rollouts, snapshot.tasks
     fields, task_fields = sorted(rollouts.fields), sorted(tasks.fields)
@@ -25,7 +25,7 @@ def content(snapshot: Snapshot) -> dict[str, Any]:
         "fields": [rollouts.fields[name] for name in fields],
         "rollouts": rollouts.page(everything, count=10**6, fields=fields).rows,
         "tasks": tasks.page(tasks.select(""), count=10**6, fields=task_fields).rows,
-        "places": [[snapshot.place(row, part) for part in Part] for row in everything.tolist()],
+        "places": [[snapshot.place(row, part) for part in RunPart] for row in everything.tolist()],
         "attempts": [snapshot.attempts(row) for row in everything.tolist()],
         "problems": snapshot.problems,
         "count": snapshot.problem_count,
@@ -39,7 +39,7 @@ def fresh(output: Path, cache: Path) -> dict[str, Any]:
         return content(snapshot)
 
 
-def keys(index: Index | Snapshot, query: str = "") -> list[tuple[Any, int] | None]:
+def keys(index: Index | IndexSnapshot, query: str = "") -> list[tuple[Any, int] | None]:
     """The keys of the rollouts that match."""
     snapshot = index.snapshot if isinstance(index, Index) else index
     return [snapshot.key(row) for row in snapshot.rollouts.select(query).tolist()]

@@ -18,14 +18,14 @@ from palestra.errors import InputDataError
 from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index import (
     FieldKind,
-    Part,
     RunChanged,
+    RunPart,
     forget,
     open_index,
     outline,
     read_row,
 )
-from palestra.viewer.index.bounds import Bounds, size_of
+from palestra.viewer.index.bounds import IndexBounds, size_of
 from palestra.viewer.index.opening import run_digest
 from profiled_runs import Run, failed, materialized, scored
 
@@ -80,7 +80,7 @@ def test_rows_are_read_by_their_place(run: Run, tmp_path: Path) -> None:
     with indexed(run.paths.output, tmp_path) as snapshot:
         row = snapshot.find(2, 1)
         assert row is not None
-        place = snapshot.place(row, Part.RESULT)
+        place = snapshot.place(row, RunPart.RESULT)
         assert place is not None
         attempts = snapshot.attempts(snapshot.find(3, 0) or 0)
 
@@ -102,7 +102,7 @@ def test_a_row_of_a_changed_file_is_not_shown(
     run: Run, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     with indexed(run.paths.output, tmp_path) as snapshot:
-        place = snapshot.place(5, Part.RESULT)
+        place = snapshot.place(5, RunPart.RESULT)
         assert place is not None
         change(run.paths.output)
 
@@ -219,7 +219,7 @@ def test_packed_files_are_indexed_and_read_like_plain_ones(
 
     with indexed(output, tmp_path / "packed") as snapshot:
         assert content(snapshot)["rollouts"] == plain["rollouts"]
-        place = snapshot.place(5, Part.RESULT)
+        place = snapshot.place(5, RunPart.RESULT)
         assert place is not None
         assert place.frames is not None
         assert read_row(place) == rows[-1]
@@ -295,7 +295,9 @@ def test_without_a_cache_the_index_is_in_memory(run: Run, tmp_path: Path) -> Non
 
 
 def test_an_index_that_outgrows_the_bounds_goes_on_in_memory(run: Run, tmp_path: Path) -> None:
-    with open_index([run.paths.output], cache=tmp_path, bounds=Bounds(indexes_bytes=200)) as index:
+    with open_index(
+        [run.paths.output], cache=tmp_path, bounds=IndexBounds(indexes_bytes=200)
+    ) as index:
         assert not index.progress.in_memory
         index.refresh(inf)
 
@@ -305,13 +307,15 @@ def test_an_index_that_outgrows_the_bounds_goes_on_in_memory(run: Run, tmp_path:
 
 
 def test_a_disk_that_is_nearly_full_gets_no_index(run: Run, tmp_path: Path) -> None:
-    with open_index([run.paths.output], cache=tmp_path, bounds=Bounds(free_share=1.0)) as index:
+    with open_index(
+        [run.paths.output], cache=tmp_path, bounds=IndexBounds(free_share=1.0)
+    ) as index:
         assert len(index.refresh(inf).rollouts) == 8
         assert "free" in index.progress.in_memory
 
 
 def test_an_index_in_memory_ends_at_its_bound(run: Run, tmp_path: Path) -> None:
-    bounds = Bounds(free_share=1.0, memory_bytes=100)
+    bounds = IndexBounds(free_share=1.0, memory_bytes=100)
     with open_index([run.paths.output], cache=tmp_path, bounds=bounds) as index:
         index.refresh(inf)
 
@@ -328,7 +332,7 @@ def test_the_index_that_was_not_used_for_longest_goes_first(tmp_path: Path) -> N
         folder = cache / "view" / run_digest([output])
         os.utime(folder, (number, number))
     size = size_of(folder)
-    with open_index([output], cache=cache, bounds=Bounds(indexes_bytes=2 * size + size // 2)):
+    with open_index([output], cache=cache, bounds=IndexBounds(indexes_bytes=2 * size + size // 2)):
         kept = {path.name for path in (cache / "view").iterdir()}
 
     names = [run_digest([tmp_path / name / "rollouts.jsonl"]) for name in "bc"]
@@ -366,6 +370,20 @@ def test_a_whole_number_in_a_small_range_has_a_bin_each(run: Run, tmp_path: Path
         (1.5, 1),
     ]
     assert table.fields["attempts"].kind is FieldKind.NUMBER
+
+
+def test_the_bins_of_a_long_tail_grow(tmp_path: Path) -> None:
+    lengths = [*range(100, 200), 50_000]
+    rows = [scored(task, 0, 1.0, tokens=tokens) for task, tokens in enumerate(lengths)]
+    run = Run.write(tmp_path, rows)
+    with indexed(run.paths.output, tmp_path) as snapshot:
+        table = snapshot.rollouts
+        histogram = table.histogram(table.select(""), "tokens.out")
+
+    widths = np.diff(histogram.edges)
+    assert (np.diff(widths) > 0).all()
+    assert sum(histogram.counts) == len(lengths)
+    assert np.count_nonzero(histogram.counts) > 2
 
 
 def test_a_sort_puts_rows_without_the_field_last_both_ways(run: Run, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from indexed_runs import content, fresh
 
 from palestra.rollouts import repair
 from palestra.schema import RunPaths
-from palestra.viewer.index import Index, Part, open_index
+from palestra.viewer.index import Index, RunPart, open_index
 
 RESPONSE = {"output": [{"role": "assistant", "content": "the answer"}], "usage": None}
 
@@ -132,7 +132,7 @@ def test_inputs_that_appear_without_a_row_are_noticed(tmp_path: Path) -> None:
         paths.materialized_inputs.write_text("")
         snapshot = index.refresh(inf)
 
-    assert [source.path for source in snapshot.files if source.part is Part.INPUT]
+    assert [source.path for source in snapshot.files if source.part is RunPart.INPUT]
 
 
 @pytest.mark.slow

@@ -1,16 +1,28 @@
 """Files of training outcomes open as runs; token ids are shown as text with a local tokenizer."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from viewer_world import World, viewing
 
 from listed_runs import answered
 from palestra.errors import ConfigError, Outcome
-from palestra.training import Completed, Evidence, Failed, RawRow, Timings, outcome_to_json
+from palestra.training import (
+    Chain,
+    Completed,
+    Evidence,
+    Failed,
+    RawRow,
+    Timings,
+    Turn,
+    outcome_to_json,
+)
 from palestra.viewer import TokenTexts
+from profiled_runs import scored
 
 COMPLETED = Completed(
     task_id=3,
@@ -69,6 +81,63 @@ def test_a_failed_outcome_says_what_happened(world: World) -> None:
     assert (attempt["number"], attempt["failure_class"]) == (3, "timeout")
     assert (attempt["message"], attempt["hint"]) == (FAILED.message, "wait longer")
     assert (attempt["body"], attempt["traceback"]) == ("504", "line")
+
+
+def message(ids: list[int] | None = None) -> dict[str, Any]:
+    """An answer of the model, with token ids after the prompt 1, 2."""
+    lists = {"prompt_token_ids": [1, 2], "generation_token_ids": ids}
+    tokens = {**lists, "generation_log_probs": [-0.5] * len(ids)} if ids is not None else {}
+    return {"type": "message", "role": "assistant", "content": "hi", **tokens}
+
+
+def tokens_of(folder: Path, outcome: Completed, *paths: str) -> list[Any]:
+    """The replies about the tokens of one outcome."""
+    output = folder / "outcomes.jsonl"
+    output.write_bytes(outcome_to_json(outcome) + b"\n")
+    with viewing(output, cache=folder / "cache") as world:
+        return [world.get(f"/api/r/RUN/t/3/1/tokens{path}") for path in paths]
+
+
+def sampled(*chains: Chain, items: Sequence[dict[str, Any]]) -> Completed:
+    """The outcome of a rollout with these chains, whose row has these items."""
+    row = RawRow({**scored(3, 1, 0.5), "response": {"output": items}})
+    return msgspec.structs.replace(COMPLETED, chains=list(chains), raw=row)
+
+
+TURNS = [Turn([1, 2], [3], [-0.5], 7, 7), Turn([4], [5, 6], [-0.5, -1.5], 7, 8, trained=False)]
+
+
+def test_each_turn_of_an_outcome_has_its_weight_versions_and_mask(tmp_path: Path) -> None:
+    carried = [message([3]), message([3, 4, 5, 6]) | {"prompt_token_ids": [1, 2, 3, 4]}]
+    carried[1] |= {"generation_token_ids": [5, 6], "generation_log_probs": [-0.5, -1.5]}
+    outcome = sampled(Chain(TURNS), items=carried)
+    tokens, first, second = tokens_of(tmp_path, outcome, "", "/0", "/1")
+
+    assert [(turn["at"], turn["weight_version"]) for turn in tokens["turns"]] == [
+        (0, "7"),
+        (1, "7 to 8"),
+    ]
+    assert (first["mask"], second["mask"]) == ([0, 0, 1], [0] * 6)
+    assert second["ids"] == [1, 2, 3, 4, 5, 6]
+    assert "too old" in tokens["turns"][1]["findings"][0]
+
+
+def test_ids_that_only_the_model_server_captured_are_shown(tmp_path: Path) -> None:
+    outcome = sampled(Chain(TURNS[:1]), Chain(TURNS[1:]), items=[message()])
+    tokens, second = tokens_of(tmp_path, outcome, "", "/1")
+
+    assert [(turn["at"], turn["prompt_ids"]) for turn in tokens["turns"]] == [(None, 2), (None, 1)]
+    assert second["ids"] == [4, 5, 6]
+    assert "captured" in tokens["findings"][0]
+
+
+def test_a_masked_outcome_says_why_and_has_the_versions_of_its_attempt(tmp_path: Path) -> None:
+    masked = {"masked": True, "mask_reason": "log prob 0 of turn 0 is NaN"}
+    outcome = msgspec.structs.replace(sampled(items=[message([3])]), **masked)
+    [tokens] = tokens_of(tmp_path, outcome, "")
+
+    assert [turn["weight_version"] for turn in tokens["turns"]] == ["7 to 8"]
+    assert masked["mask_reason"] in tokens["findings"][0]
 
 
 def test_texts_of_outcomes_are_searched(world: World) -> None:

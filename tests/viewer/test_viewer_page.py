@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from browsers import chromium
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE
+from palestra.schema import RunPaths
+from palestra.viewer.index import open_index
 from viewed_runs import Shape, Viewer, viewing, wait_for_indexes, write_run
 from viewer_pages import Opened, opened
 
@@ -220,6 +223,25 @@ def test_a_row_that_is_written_appears_without_a_reload(browser: Any, tmp_path: 
             file.write(last)
 
         shown.page.locator(".tasks tbody tr").nth(11).wait_for()
+
+
+def test_a_rollout_that_is_not_read_yet_appears_by_itself(browser: Any, tmp_path: Path) -> None:
+    output, cache = write_run(tmp_path / "grows", Shape(tasks=3)), tmp_path / "cache"
+    RunPaths(output).materialized_inputs.unlink()
+    rows = output.read_text().splitlines(keepends=True)
+    output.write_text("".join(rows[:4]))
+    with open_index([output], cache=cache) as other:
+        other.refresh(inf)  # another viewer writes the index
+        output.write_text("".join(rows))
+        with viewing(tmp_path, cache=cache) as viewer, opened(browser, viewer) as shown:
+            [run] = viewer.ask("/api/runs")["runs"]
+            shown.page.goto(f"{viewer.origin}/r/{run['id']}/t/2/3")
+            shown.page.wait_for_selector(".rollout-head .waiting[role=status]")
+            assert " KB so far" in shown.text(".rollout-head .waiting")
+            other.close()
+
+            shown.page.wait_for_selector(".rollout-head h1")
+            assert shown.page.locator(".rollout-head .error").count() == 0
 
 
 def test_every_token_has_its_number_beside_its_colour(show: Open) -> None:

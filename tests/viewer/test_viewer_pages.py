@@ -274,6 +274,21 @@ def test_token_ids_are_shown_with_log_probs_and_mask(tmp_path: Path) -> None:
     assert tokens["log_probs"] == [None, None, -0.5, -1.5]
 
 
+def test_a_row_that_cannot_be_checked_names_field_and_line(tmp_path: Path) -> None:
+    ids = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
+    message = {"type": "message", "role": "assistant", "content": "hi", **ids}
+    params = {"responses_create_params": {"input": "q"}}
+    rows = [answered(0, 1), scored(1, 0, 1, response={"output": [message]}) | params]
+    output = write_run(tmp_path / "a", rows, requested=2)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        [finding] = world.get("/api/r/RUN/t/1/0/tokens")["findings"]
+
+    assert f"{output.name} line 2" in finding
+    assert "/response/id" in finding
+    assert "pydantic" not in finding
+    assert "\n" not in finding
+
+
 def test_two_rollouts_are_aligned_and_their_words_compared(tmp_path: Path) -> None:
     rows = [answered(0, 1, "It is 4."), answered(1, 0, "It is 5.")]
     output = write_run(tmp_path / "a", rows, requested=2)
@@ -357,6 +372,7 @@ def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output:
 
     answer = world.ask(f"/api/r/{world.run_id}/t/3/3")
     assert (answer.status, answer.json["error"]) == (503, "StillIndexing")
+    assert answer.json["indexed"] == world.get("/api/r/RUN")["base"]
 
 
 def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: Path) -> None:
@@ -368,6 +384,7 @@ def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: 
         after = world.get("/api/r/RUN/figures")["absent"]
 
     assert before
+    assert "inputs" not in before
     assert after == ""
 
 

@@ -1,10 +1,11 @@
 """The query language: its trees, its errors, and what it selects in a table and in transcripts."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexed_runs import indexed, keys
 
@@ -16,7 +17,7 @@ from palestra.analysis import (
     matches_query,
     parse_query,
 )
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.query import TextHit, search_text
 from profiled_runs import Run, failed, materialized, scored
 
@@ -47,6 +48,7 @@ PIECES = st.sampled_from(
         " ",
     ]
 )
+SHORT = st.text("aAäÄß\\/\t😀1", min_size=1, max_size=4)
 TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=12).map(" ".join))
 
 
@@ -203,7 +205,7 @@ def test_a_query_selects_rollouts(
         assert keys(snapshot, query) == expected
 
 
-def hits(snapshot: Snapshot, text: str) -> list[TextHit]:
+def hits(snapshot: IndexSnapshot, text: str) -> list[TextHit]:
     query = parse_query(text)
     found = search_text(snapshot, query, snapshot.rollouts.select(query))
     return [hit for hit in found if isinstance(hit, TextHit)]
@@ -219,6 +221,12 @@ def hits(snapshot: Snapshot, text: str) -> list[TextHit]:
         ("text:role", [(1, 0)]),
         ('text:"question 1"', [(1, 0), (1, 1)]),
         ("-text:first reward>=0", [(0, 1), (1, 0)]),
+        ("text=first", [(0, 0)]),
+        ("text=FIRST", []),
+        ("text=Ünïcode", [(0, 1)]),
+        ("text=ünïcode", []),
+        ('text="question 1"', [(1, 0), (1, 1)]),
+        ("-text=The reward>=0", [(0, 1), (1, 0)]),
         ("text:first or reward:0", [(0, 0), (0, 1)]),
     ],
 )
@@ -227,6 +235,25 @@ def test_whole_transcripts_are_searched(
 ) -> None:
     with indexed(run.paths.output, tmp_path / "cache") as snapshot:
         assert [snapshot.key(hit.row) for hit in hits(snapshot, query)] == expected
+
+
+@pytest.mark.parametrize("escapes", [True, False])
+@settings(max_examples=25, deadline=None)
+@given(st.lists(SHORT, min_size=1, max_size=6), SHORT.filter(lambda text: '"' not in text))
+def test_exact_hits_are_those_without_case_that_have_the_case(
+    tmp_path_factory: pytest.TempPathFactory, escapes: bool, texts: list[str], sought: str
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    rows = [scored(0, at, 1.0, response=response(text)) for at, text in enumerate(texts)]
+    output = Run.write(folder, [], inputs=[]).paths.output
+    output.write_text("".join(f"{json.dumps(row, ensure_ascii=escapes)}\n" for row in rows))
+
+    with indexed(output, folder / "cache") as snapshot:
+        folded = [snapshot.key(hit.row) for hit in hits(snapshot, f'text:"{sought}"')]
+        exact = [snapshot.key(hit.row) for hit in hits(snapshot, f'text="{sought}"')]
+
+    assert exact == [key for key in folded if key is not None and sought in texts[key[1]]]
+    assert len(exact) == sum(sought in text for text in texts)
 
 
 def test_a_hit_names_the_item_and_shows_the_text_around(run: Run, tmp_path: Path) -> None:

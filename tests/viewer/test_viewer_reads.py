@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from palestra.viewer.reads import HEAVY_AT_ONCE, PageLeft, Reads, Stop
+from palestra.viewer.reads import HEAVY_AT_ONCE, PageLeft, Reads, ReadStop
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def test_a_read_returns_its_value() -> None:
 async def test_a_page_that_leaves_stops_its_read() -> None:
     begun, stopped = threading.Event(), threading.Event()
 
-    def read(stop: Stop) -> None:
+    def read(stop: ReadStop) -> None:
         begun.set()
         try:
             while True:
@@ -41,7 +41,7 @@ async def test_light_reads_pass_heavy_ones() -> None:
     reads, release = Reads(), threading.Event()
     running = threading.Semaphore(0)
 
-    def wait(_: Stop) -> None:
+    def wait(_: ReadStop) -> None:
         running.release()
         release.wait(20)
 

@@ -115,3 +115,14 @@ def test_what_is_no_run_is_an_error(tmp_path: Path) -> None:
 def test_an_export_of_nothing_is_an_error(run: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no rollout matches"):
         view(args(run, export=tmp_path / "out.html", filter="task:99"))
+
+
+def test_an_export_makes_its_folder(run: str, tmp_path: Path) -> None:
+    view(args(run, export=tmp_path / "new" / "out.html"))
+
+    assert (tmp_path / "new" / "out.html").is_file()
+
+
+def test_an_export_that_cannot_be_written_is_an_error(run: str) -> None:
+    with pytest.raises(ConfigError, match="--export: cannot write"):
+        view(args(run, export=Path(run) / "out.html"))

@@ -1,8 +1,10 @@
 // Asking the server: typed requests, a token in a header, one error class, lines of a streamed reply.
 
-import { ENDPOINTS, type ErrorReply, type ReplyOf } from "./replies";
+import { ENDPOINTS, type Base, type ErrorReply, type ReplyOf } from "./replies";
 
 const KEY = "palestra-token";
+/** The server itself waits a second for the row. */
+const ASK_AGAIN_MS = 500;
 
 type Name = keyof ReplyOf;
 type Value = string | number | boolean | null | undefined;
@@ -73,8 +75,29 @@ const refusal = async (response: Response): Promise<ReplyError> => {
   }
 };
 
-export const askReply = async <T>(wanted: Request<T>, signal?: AbortSignal): Promise<T> =>
-  (await ask(wanted.path, signal)).json() as Promise<T>;
+/** The reply to a request. A row that is not indexed yet is asked for again until it is; `behind` then
+ * receives how far the index is.
+ */
+export const askReply = async <T>(wanted: Request<T>, signal?: AbortSignal, behind?: (indexed: Base) => void): Promise<T> => {
+  for (;;) {
+    try {
+      return (await (await ask(wanted.path, signal)).json()) as T;
+    } catch (error) {
+      const indexed = error instanceof ReplyError ? error.reply.indexed : null;
+      if (!indexed) throw error;
+      behind?.(indexed);
+    }
+    await visibleAfter(ASK_AGAIN_MS, signal);
+  }
+};
+
+/** Waits, and on while the tab is hidden: tabs in the background ask nothing. */
+const visibleAfter = async (ms: number, signal?: AbortSignal): Promise<void> => {
+  do {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    signal?.throwIfAborted();
+  } while (document.visibilityState === "hidden");
+};
 
 export const askBlob = async (wanted: Request<Blob>, signal?: AbortSignal): Promise<Blob> =>
   (await ask(wanted.path, signal)).blob();

@@ -15,7 +15,7 @@ import { SelectPage } from "./pages/select";
 import { TablePage } from "./pages/tables";
 import { TaskPage } from "./pages/task";
 import { Boundary, copyAndSay, StatusLine, Tip } from "./parts/common";
-import type { Session } from "./replies";
+import type { ViewerSession } from "./replies";
 import { type Place, usePlace } from "./router";
 
 const KEYS: readonly [string, string][] = [
@@ -34,7 +34,7 @@ const KEYS: readonly [string, string][] = [
 
 const parts = (path: string): string[] => path.split("/").filter(Boolean).map(decodeURIComponent);
 
-const Page = ({ place, session }: { place: Place; session: Session | null }) => {
+const Page = ({ place, session }: { place: Place; session: ViewerSession | null }) => {
   const [kind, id = "", part = "", task = "", rollout] = parts(place.path);
   if (kind === undefined) return <RunsPage session={session} search={place.search} />;
   if (kind === "c") return <ComparePage key={place.path} a={id} b={part} search={place.search} />;

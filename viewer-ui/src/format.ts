@@ -3,7 +3,23 @@
 const UNIT = "\u00a0%";
 const DASH = "–";
 
-export const count = (value: number): string => Math.round(value).toLocaleString("en-US");
+/** `value` with so many decimals, as Python writes it in the report: a tie goes to the even digit. */
+const fixed = (value: number, digits: number): string => {
+  const exact = Math.abs(value).toFixed(30);
+  const point = exact.indexOf(".");
+  const kept = exact.slice(0, digits ? point + digits + 1 : point);
+  const isTie = point > 0 && /^50*$/.test(exact.slice(point + digits + 1));
+  const isEven = Number(kept.at(-1)) % 2 === 0;
+  return isTie && isEven ? `${value < 0 ? "-" : ""}${kept}` : value.toFixed(digits);
+};
+
+/** `value` with three significant digits. */
+const significant = (value: number): number => {
+  const exponent = value ? Math.floor(Math.log10(Math.abs(value))) : 0;
+  return exponent < -20 || exponent > 2 ? Number(value.toPrecision(3)) : Number(fixed(value, 2 - exponent));
+};
+
+export const count = (value: number): string => Number(fixed(value, 0)).toLocaleString("en-US");
 
 export const amount = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
@@ -11,21 +27,21 @@ export const percent = (share: number | null | undefined): string => {
   if (share === null || share === undefined || Number.isNaN(share)) return DASH;
   if (share > 0 && share < 0.001) return `< 0.1${UNIT}`;
   if (share > 0.999 && share < 1) return `> 99.9${UNIT}`;
-  return `${(100 * share).toFixed(1)}${UNIT}`;
+  return `${fixed(100 * share, 1)}${UNIT}`;
 };
 
 export const decimal = (value: number | null | undefined, digits = 3): string =>
-  value === null || value === undefined || Number.isNaN(value) ? DASH : value.toFixed(digits);
+  value === null || value === undefined || Number.isNaN(value) ? DASH : fixed(value, digits);
 
 /** Three significant digits, or a whole number from 100 on. */
 export const number = (value: number | null | undefined): string => {
   if (value === null || value === undefined || Number.isNaN(value)) return DASH;
   if (Math.abs(value) >= 100) return count(value);
-  return String(Number(value.toPrecision(3)));
+  return String(significant(value));
 };
 
 export const signed = (value: number | null | undefined): string =>
-  value === null || value === undefined ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`;
+  value === null || value === undefined ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), 3)}`;
 
 const SIZES = ["bytes", "KB", "MB", "GB", "TB"];
 export const bytes = (value: number): string => {
@@ -64,10 +80,13 @@ export const moment = (seconds: number | null | undefined): string => {
 export const interval = (low: number | null | undefined, high: number | null | undefined): string =>
   low === null || low === undefined || high === null || high === undefined
     ? ""
-    : `${low.toFixed(3)} to ${high.toFixed(3)}`;
+    : `${fixed(low, 3)} to ${fixed(high, 3)}`;
+
+/** The limits of an interval of shares: `41.1 to 60.6 %`. */
+export const percents = (low: number, high: number): string => `${fixed(100 * low, 1)} to ${percent(high)}`;
 
 export const compact = (value: number): string => {
   if (Math.abs(value) >= 1e6) return `${number(value / 1e6)}M`;
   if (Math.abs(value) >= 1000) return `${number(value / 1000)}k`;
-  return String(Number(value.toPrecision(3)));
+  return String(significant(value));
 };

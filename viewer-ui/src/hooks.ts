@@ -2,11 +2,14 @@
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { askLines, askReply, ReplyError, type Request } from "./api";
+import type { Base } from "./replies";
 
 export interface Reply<T> {
   /** The last reply. It stays while the next one is on its way. */
   data: T | null;
   error: ReplyError | null;
+  /** How far the index is, while the request waits for it. */
+  indexed: Base | null;
   loading: boolean;
   again: () => void;
 }
@@ -22,15 +25,19 @@ export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, tick = 0 }
     error: null,
     path: null,
   });
+  const [behind, setBehind] = useState<{ indexed: Base; path: string } | null>(null);
   const [turn, setTurn] = useState(0);
   const again = useCallback(() => setTurn((before) => before + 1), []);
   useEffect(() => {
     if (path === null) return undefined;
     const stop = new AbortController();
-    askReply<T>({ path }, stop.signal)
+    askReply<T>({ path }, stop.signal, (indexed) => setBehind({ indexed, path }))
       .then((data) => setReply({ data, error: null, path }))
       .catch((cause: unknown) => {
         if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+      })
+      .finally(() => {
+        if (!stop.signal.aborted) setBehind(null);
       });
     return () => stop.abort();
   }, [path, turn, tick]);
@@ -39,7 +46,8 @@ export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, tick = 0 }
     const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);
     return () => clearInterval(timer);
   }, [everyMs, path, again]);
-  return { data: reply.data, error: reply.error, loading: path !== null && reply.path !== path, again };
+  const indexed = behind?.path === path ? behind.indexed : null;
+  return { data: reply.data, error: reply.error, indexed, loading: path !== null && reply.path !== path, again };
 };
 
 /** Calls `receive` for every line of a stream, while the tab is visible; it is opened again after it

@@ -1,4 +1,4 @@
-// Made by scripts/viewer_types.py from src/palestra/viewer/replies.py and endpoints.py.
+// Made by scripts/viewer_types.py from src/palestra/viewer/replies and endpoints.py.
 
 export interface ErrorReply {
   error: string;
@@ -8,17 +8,7 @@ export interface ErrorReply {
   where: string;
   position: number | null;
   nearest: string;
-}
-
-export interface Interval {
-  value: number | null;
-  low: number | null;
-  high: number | null;
-}
-
-export interface Count {
-  name: string;
-  count: number;
+  indexed: Base | null;
 }
 
 export interface Base {
@@ -28,7 +18,7 @@ export interface Base {
   complete: boolean;
 }
 
-export interface Session {
+export interface ViewerSession {
   version: string;
   query: string;
   tokenizer: boolean;
@@ -39,6 +29,10 @@ export interface Session {
 export interface ClusterLink {
   id: string;
   name: string;
+}
+
+export interface RunList {
+  runs: RunLine[];
 }
 
 export interface RunLine {
@@ -52,7 +46,7 @@ export interface RunLine {
   requested: number;
   scored: number;
   failed: number;
-  mean_reward: Interval;
+  mean_reward: IntervalValue;
   problem: string;
   rate: number | null;
   left_s: number | null;
@@ -60,8 +54,58 @@ export interface RunLine {
   age_s: number | null;
 }
 
-export interface RunList {
-  runs: RunLine[];
+export interface IntervalValue {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+}
+
+export interface RunPage {
+  run: RunLine;
+  title: string;
+  settings: NamedText[];
+  command: string;
+  files: string[];
+  base: Base;
+  clusters: ClusterLink[];
+  problems: UnreadableLine[];
+  marks: string[];
+  query: string;
+}
+
+export interface NamedText {
+  name: string;
+  value: string;
+}
+
+export interface UnreadableLine {
+  file: string;
+  line: number;
+  offset: number;
+  reason: string;
+}
+
+export interface RunFigures {
+  figures: Figures | null;
+  absent: string;
+  base: Base;
+  computed_at: number;
+}
+
+export interface Figures {
+  binary: boolean;
+  key_figures: KeyFigure[];
+  findings: Remark[];
+  notices: string[];
+  solved: Count[];
+  pass_rates: FigureBar[];
+  curve: PassCurvePoint[];
+  rewards: FigureBar[];
+  lengths: LengthBar[];
+  outcomes: OutcomeLine[];
+  groups: GroupFigures[];
+  grouped_by: string;
+  components: ComponentLine[];
 }
 
 export interface KeyFigure {
@@ -75,12 +119,12 @@ export interface Remark {
   text: string;
 }
 
-export interface NamedText {
+export interface Count {
   name: string;
-  value: string;
+  count: number;
 }
 
-export interface Bar {
+export interface FigureBar {
   label: string;
   tick: string;
   count: number;
@@ -88,18 +132,18 @@ export interface Bar {
   of: "rollouts" | "tasks";
 }
 
-export interface CurvePoint {
+export interface PassCurvePoint {
   k: number;
-  best: Interval;
+  best: IntervalValue;
   worst: number | null;
   tasks: number;
 }
 
-export interface LengthBin {
+export interface LengthBar {
   low: number;
   high: number;
   rollouts: number;
-  reward: Interval;
+  reward: IntervalValue;
   query: string;
 }
 
@@ -111,12 +155,12 @@ export interface OutcomeLine {
   query: string;
 }
 
-export interface GroupLine {
+export interface GroupFigures {
   name: string;
   tasks: number;
   requested: number;
   scored: number;
-  mean_reward: Interval | null;
+  mean_reward: IntervalValue | null;
   pass_at_1: number | null;
   best_k: number;
   best: number | null;
@@ -130,52 +174,26 @@ export interface GroupLine {
 export interface ComponentLine {
   name: string;
   rollouts: number;
-  mean: Interval;
+  mean: IntervalValue;
   least: number;
   most: number;
 }
 
-export interface Figures {
-  binary: boolean;
-  key_figures: KeyFigure[];
-  findings: Remark[];
-  notices: string[];
-  solved: Count[];
-  pass_rates: Bar[];
-  curve: CurvePoint[];
-  rewards: Bar[];
-  lengths: LengthBin[];
-  outcomes: OutcomeLine[];
-  groups: GroupLine[];
-  grouped_by: string;
-  components: ComponentLine[];
-}
-
-export interface RunPage {
+export interface Live {
   run: RunLine;
-  title: string;
-  settings: NamedText[];
-  command: string;
-  files: string[];
   base: Base;
-  clusters: ClusterLink[];
-  problems: BadLine[];
-  marks: string[];
-  query: string;
+  phases: PhaseLine[];
+  oldest: InFlight[];
+  last_failure: string;
+  at: number;
+  changed: boolean;
 }
 
-export interface RunFigures {
-  figures: Figures | null;
-  absent: string;
-  base: Base;
-  computed_at: number;
-}
-
-export interface BadLine {
-  file: string;
-  line: number;
-  offset: number;
-  reason: string;
+export interface PhaseLine {
+  phase: string;
+  awaiting: string;
+  count: number;
+  oldest_s: number;
 }
 
 export interface InFlight {
@@ -189,24 +207,12 @@ export interface InFlight {
   age_s: number;
 }
 
-export interface PhaseLine {
-  phase: string;
-  awaiting: string;
-  count: number;
-  oldest_s: number;
+export interface TableColumns {
+  rollouts: TableColumn[];
+  tasks: TableColumn[];
 }
 
-export interface Live {
-  run: RunLine;
-  base: Base;
-  phases: PhaseLine[];
-  oldest: InFlight[];
-  last_failure: string;
-  at: number;
-  changed: boolean;
-}
-
-export interface Column {
+export interface TableColumn {
   name: string;
   kind: "number" | "text" | "boolean";
   label: string;
@@ -214,9 +220,14 @@ export interface Column {
   sortable: boolean;
 }
 
-export interface Columns {
-  rollouts: Column[];
-  tasks: Column[];
+export interface RolloutTable {
+  columns: TableColumn[];
+  rows: TableRow[];
+  offset: number;
+  matches: number;
+  total: number;
+  base: Base;
+  streaming: boolean;
 }
 
 export interface TableRow {
@@ -227,14 +238,13 @@ export interface TableRow {
   marks: string[];
 }
 
-export interface RolloutTable {
-  columns: Column[];
-  rows: TableRow[];
+export interface TaskTable {
+  columns: TableColumn[];
+  rows: TaskRow[];
   offset: number;
   matches: number;
   total: number;
   base: Base;
-  streaming: boolean;
 }
 
 export interface TaskRow {
@@ -244,19 +254,9 @@ export interface TaskRow {
   rewards: number[];
 }
 
-export interface TaskTable {
-  columns: Column[];
-  rows: TaskRow[];
-  offset: number;
-  matches: number;
-  total: number;
+export interface Facets {
+  facets: Facet[];
   base: Base;
-}
-
-export interface FacetValue {
-  name: string;
-  count: number;
-  query: string;
 }
 
 export interface Facet {
@@ -265,31 +265,23 @@ export interface Facet {
   others: number;
 }
 
-export interface Facets {
-  facets: Facet[];
+export interface FacetValue {
+  name: string;
+  count: number;
+  query: string;
+}
+
+export interface Histograms {
+  histograms: FieldHistogram[];
   base: Base;
 }
 
-export interface Histogram {
+export interface FieldHistogram {
   field: string;
   edges: number[];
   counts: number[];
   all_counts: number[];
   missing: number;
-}
-
-export interface Histograms {
-  histograms: Histogram[];
-  base: Base;
-}
-
-export interface SearchHit {
-  row: number;
-  task: number | string | null;
-  rollout: number | null;
-  before: string;
-  match: string;
-  after: string;
 }
 
 export interface SearchProgress {
@@ -300,29 +292,13 @@ export interface SearchProgress {
   limit_reached: boolean;
 }
 
-export interface AnswerCount {
-  answer: string;
-  count: number;
-  mean_reward: number | null;
-  rollouts: number[];
-}
-
-export interface GroupMember {
+export interface SearchHit {
   row: number;
+  task: number | string | null;
   rollout: number | null;
-  outcome: string;
-  reward: number | null;
-  components: Record<string, number>;
-  tokens_in: number | null;
-  tokens_out: number | null;
-  turns: number | null;
-  answer: string;
-  marks: string[];
-}
-
-export interface FirstDifference {
-  item: number;
-  variants: Count[];
+  before: string;
+  match: string;
+  after: string;
 }
 
 export interface TaskGroup {
@@ -341,6 +317,31 @@ export interface TaskGroup {
   previous: number | string | null;
   next: number | string | null;
   base: Base;
+}
+
+export interface GroupMember {
+  row: number;
+  rollout: number | null;
+  outcome: string;
+  reward: number | null;
+  components: Record<string, number>;
+  tokens_in: number | null;
+  tokens_out: number | null;
+  turns: number | null;
+  answer: string;
+  marks: string[];
+}
+
+export interface AnswerCount {
+  answer: string;
+  count: number;
+  mean_reward: number | null;
+  rollouts: number[];
+}
+
+export interface FirstDifference {
+  item: number;
+  variants: Count[];
 }
 
 export interface RolloutPage {
@@ -363,6 +364,12 @@ export interface RolloutPage {
   marks: string[];
   previous: (number | boolean | string | null)[] | null;
   next: (number | boolean | string | null)[] | null;
+}
+
+export interface OutlinePage {
+  items: OutlineItem[];
+  start: number;
+  total: number;
 }
 
 export interface OutlineItem {
@@ -388,12 +395,6 @@ export interface Mark {
   field: string;
 }
 
-export interface Outline {
-  items: OutlineItem[];
-  start: number;
-  total: number;
-}
-
 export interface ItemText {
   at: number;
   start: number;
@@ -410,36 +411,16 @@ export interface ImagePart {
   text: string;
 }
 
-export interface TranscriptHit {
-  at: number;
-  start: number;
-  end: number;
-  excerpt: string;
-}
-
 export interface TranscriptHits {
   hits: TranscriptHit[];
   more: boolean;
 }
 
-export interface JudgeEvaluation {
-  question: string;
-  answer: string;
-  verdict: string;
-  fields: NamedText[];
-}
-
-export interface ComponentValue {
-  name: string;
-  value: number | null;
-  evidence: Evidence[];
-}
-
-export interface Evidence {
+export interface TranscriptHit {
   at: number;
   start: number;
   end: number;
-  text: string;
+  excerpt: string;
 }
 
 export interface RewardPanel {
@@ -449,6 +430,32 @@ export interface RewardPanel {
   evaluations: JudgeEvaluation[];
   notes: string[];
   absent: string;
+}
+
+export interface ComponentValue {
+  name: string;
+  value: number | null;
+  evidence: EvidenceSpan[];
+}
+
+export interface EvidenceSpan {
+  at: number;
+  start: number;
+  end: number;
+  text: string;
+}
+
+export interface JudgeEvaluation {
+  question: string;
+  answer: string;
+  verdict: string;
+  fields: NamedText[];
+}
+
+export interface RolloutAttempts {
+  attempts: Attempt[];
+  likely_cause: string;
+  next_action: string;
 }
 
 export interface Attempt {
@@ -466,10 +473,10 @@ export interface Attempt {
   row: number | null;
 }
 
-export interface Attempts {
-  attempts: Attempt[];
-  likely_cause: string;
-  next_action: string;
+export interface Times {
+  spans: TimeSpan[];
+  absent: string;
+  source: string;
 }
 
 export interface TimeSpan {
@@ -479,15 +486,16 @@ export interface TimeSpan {
   detail: string;
 }
 
-export interface Times {
-  spans: TimeSpan[];
+export interface TokenTurns {
+  turns: TokenTurn[];
+  findings: string[];
   absent: string;
-  source: string;
+  text: boolean;
 }
 
 export interface TokenTurn {
   turn: number;
-  at: number;
+  at: number | null;
   prompt_ids: number;
   generation_ids: number;
   mean_log_prob: number | null;
@@ -495,13 +503,6 @@ export interface TokenTurn {
   reason: string;
   findings: string[];
   weight_version: string;
-}
-
-export interface TokenTurns {
-  turns: TokenTurn[];
-  findings: string[];
-  absent: string;
-  text: boolean;
 }
 
 export interface TokenRange {
@@ -522,6 +523,13 @@ export interface RawRange {
   size: number;
 }
 
+export interface Tree {
+  path: string;
+  entries: TreeEntry[];
+  start: number;
+  total: number;
+}
+
 export interface TreeEntry {
   key: string;
   path: string;
@@ -530,28 +538,8 @@ export interface TreeEntry {
   text: string;
 }
 
-export interface Tree {
-  path: string;
-  entries: TreeEntry[];
-  start: number;
-  total: number;
-}
-
-export interface Commands {
+export interface RolloutCommands {
   commands: NamedText[];
-}
-
-export interface DiffPiece {
-  op: "-" | "+" | "=";
-  text: string;
-}
-
-export interface DiffItem {
-  a: OutlineItem | null;
-  b: OutlineItem | null;
-  same: boolean;
-  pieces: DiffPiece[];
-  by_lines: boolean;
 }
 
 export interface Diff {
@@ -563,6 +551,19 @@ export interface Diff {
   first_token: TokenDifference | null;
 }
 
+export interface DiffItem {
+  a: OutlineItem | null;
+  b: OutlineItem | null;
+  same: boolean;
+  pieces: DiffPiece[];
+  by_lines: boolean;
+}
+
+export interface DiffPiece {
+  op: "-" | "+" | "=";
+  text: string;
+}
+
 export interface TokenDifference {
   turn: number;
   position: number;
@@ -570,12 +571,12 @@ export interface TokenDifference {
   b: number | null;
 }
 
-export interface FailedRow {
-  task: number | string | null;
-  rollout: number | null;
-  attempt: number;
-  row: number;
-  kept: boolean;
+export interface FailureTree {
+  nodes: FailureNode[];
+  attempts: number;
+  absent: string;
+  findings: FindingLine[];
+  consequences: string[];
 }
 
 export interface FailureNode {
@@ -587,16 +588,16 @@ export interface FailureNode {
   likely_cause: string;
   next_action: string;
   query: string;
-  rows: FailedRow[];
+  rows: FailureRow[];
   nodes: FailureNode[];
 }
 
-export interface FailureTree {
-  nodes: FailureNode[];
-  attempts: number;
-  absent: string;
-  findings: FindingLine[];
-  consequences: string[];
+export interface FailureRow {
+  task: number | string | null;
+  rollout: number | null;
+  attempt: number;
+  row: number;
+  kept: boolean;
 }
 
 export interface FindingLine {
@@ -609,26 +610,6 @@ export interface FindingLine {
   evidence: NamedText[];
   task: number | string | null;
   rollout: number | null;
-}
-
-export interface MetricLine {
-  name: string;
-  tasks: number;
-  a: number;
-  b: number;
-  difference: Interval;
-  p_value: number;
-  p_adjusted: number;
-  minimum_detectable: number | null;
-}
-
-export interface SideCounts {
-  run: RunLine;
-  tasks: number;
-  requested: number;
-  scored: number;
-  failures: Count[];
-  unaccounted: number;
 }
 
 export interface ComparePage {
@@ -647,6 +628,33 @@ export interface ComparePage {
   command: string;
 }
 
+export interface SideCounts {
+  run: RunLine;
+  tasks: number;
+  requested: number;
+  scored: number;
+  failures: Count[];
+  unaccounted: number;
+}
+
+export interface MetricLine {
+  name: string;
+  tasks: number;
+  a: number;
+  b: number;
+  difference: IntervalValue;
+  p_value: number;
+  p_adjusted: number;
+  minimum_detectable: number | null;
+}
+
+export interface CompareTasks {
+  tasks: ComparedTask[];
+  offset: number;
+  matches: number;
+  total: number;
+}
+
 export interface ComparedTask {
   task: number | string;
   prompt: string;
@@ -659,11 +667,15 @@ export interface ComparedTask {
   b_rollouts: number[];
 }
 
-export interface CompareTasks {
-  tasks: ComparedTask[];
+export interface SelectPage {
+  verdicts: Count[];
+  rates: FigureBar[];
+  tasks: SelectedTask[];
   offset: number;
-  matches: number;
   total: number;
+  more_rollouts: number;
+  notices: string[];
+  command: string;
 }
 
 export interface SelectedTask {
@@ -679,15 +691,15 @@ export interface SelectedTask {
   more_rollouts: number | null;
 }
 
-export interface SelectPage {
-  verdicts: Count[];
-  rates: Bar[];
-  tasks: SelectedTask[];
-  offset: number;
-  total: number;
-  more_rollouts: number;
-  notices: string[];
-  command: string;
+export interface ClusterPage {
+  id: string;
+  name: string;
+  output_dir: string;
+  counts: Count[];
+  rollouts: Count[];
+  units: UnitLine[];
+  problem: string;
+  asked_at: number;
 }
 
 export interface UnitLine {
@@ -707,15 +719,14 @@ export interface UnitLine {
   run: string;
 }
 
-export interface ClusterPage {
-  id: string;
-  name: string;
-  output_dir: string;
-  counts: Count[];
-  rollouts: Count[];
-  units: UnitLine[];
-  problem: string;
-  asked_at: number;
+export interface About {
+  files: FileLine[];
+  manifest: string;
+  settings: NamedText[];
+  versions: NamedText[];
+  index: NamedText[];
+  bad_lines: UnreadableLine[];
+  bad_lines_total: number;
 }
 
 export interface FileLine {
@@ -726,24 +737,14 @@ export interface FileLine {
   lines: number | null;
 }
 
-export interface About {
-  files: FileLine[];
-  manifest: string;
-  settings: NamedText[];
-  versions: NamedText[];
-  index: NamedText[];
-  bad_lines: BadLine[];
-  bad_lines_total: number;
-}
-
 export interface ReplyOf {
-  session: Session;
+  session: ViewerSession;
   runs: RunList;
   liveRuns: RunList;
   run: RunPage;
   figures: RunFigures;
   live: Live;
-  columns: Columns;
+  columns: TableColumns;
   rollouts: RolloutTable;
   tasks: TaskTable;
   facets: Facets;
@@ -751,19 +752,19 @@ export interface ReplyOf {
   search: SearchProgress;
   task: TaskGroup;
   rollout: RolloutPage;
-  outline: Outline;
+  outline: OutlinePage;
   item: ItemText;
   image: Blob;
   findInTranscript: TranscriptHits;
   reward: RewardPanel;
-  attempts: Attempts;
+  attempts: RolloutAttempts;
   times: Times;
   tokens: TokenTurns;
   tokenRange: TokenRange;
   raw: RawRange;
   download: Blob;
   tree: Tree;
-  commands: Commands;
+  commands: RolloutCommands;
   diff: Diff;
   failures: FailureTree;
   compare: ComparePage;

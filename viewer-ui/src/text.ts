@@ -20,6 +20,9 @@ export const visible = (text: string): string =>
     .replace(HIDDEN, named)
     .replace(MARKS, (_, kept: string, more: string) => `${kept}⟨${[...more].length} more marks⟩`);
 
+/** A sentence of the server as it stands alone: it begins with a capital letter. */
+export const sentence = (text: string): string => text.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
+
 /** The text on one line of at most `limit` characters. */
 export const visibleLine = (text: string, limit: number): string => {
   const line = text.slice(0, 4 * limit).split(/\s+/u).filter(Boolean).join(" ");

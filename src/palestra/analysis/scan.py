@@ -117,8 +117,8 @@ class RowReader:
         if empty and not may_be_empty:
             raise InputDataError(
                 f"{path} has no rows",
-                hint="palestra diagnose says why nothing was scored; palestra profile --allow-partial "
-                "makes a report of the failures",
+                hint="`palestra diagnose` says why nothing was scored; `palestra profile "
+                "--allow-partial` makes a report of the failures",
             )
 
     def decode(

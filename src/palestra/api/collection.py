@@ -30,6 +30,7 @@ from palestra.rollouts import (
     discard,
     plan,
     record_afterwards,
+    reverify_command,
 )
 from palestra.settings import COMMAND_SETTINGS, CollectSettings
 from palestra.system import shown
@@ -67,8 +68,8 @@ def how_to_continue(settings: CollectSettings) -> str:
     """Return a sentence for the user: how a stopped run goes on."""
     instead = ", without overwrite," if settings.overwrite else ""
     return (
-        f"the same command with --output {shown(settings.output_jsonl_fpath)} --resume "
-        f"(++resume_from_cache=true){instead} goes on from there"
+        f"the same command with {settings.resume_words.format(shown(settings.output_jsonl_fpath))}"
+        f"{instead} goes on from there"
     )
 
 
@@ -103,7 +104,7 @@ async def collect_with(
             observer.note(
                 output=str(settings.output_jsonl_fpath),
                 max_attempts=settings.max_attempts,
-                verified_by=settings.verified_by,
+                reverify_command=reverify_command(settings),
                 again=how_to_continue(settings),
                 limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
             )
@@ -153,7 +154,7 @@ def _record(died: ServerDied, settings: CollectSettings) -> None:
             died.failure,
             max_attempts=settings.max_attempts,
             elapsed_s=settings.rollout_timeout,
-            verified_by=settings.verified_by,
+            reverify_command=reverify_command(settings),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Final, TextIO, final
 
 from palestra.engine import Accounting
+from palestra.system import background
 
 WRITE_EVERY_S: Final = 0.5
 
@@ -33,12 +34,10 @@ class ProgressLine:
     @contextlib.asynccontextmanager
     async def shown(self, accounting: Accounting) -> AsyncIterator[None]:
         """Show the counts while the body runs, and the last ones afterwards."""
-        showing = asyncio.ensure_future(self._show(accounting))
         try:
-            yield
+            async with background(self._show(accounting)):
+                yield
         finally:
-            showing.cancel()
-            await asyncio.wait({showing})
             self.tell(_counts(accounting))
 
     async def _show(self, accounting: Accounting) -> None:

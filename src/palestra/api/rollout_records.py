@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.analysis import Entries, Entry, html_table, output_entries, prompt_entries
+from palestra.analysis import Entries, Entry, amount, html_table, output_entries, prompt_entries
 from palestra.datasets import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
@@ -232,8 +232,9 @@ def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> I
             hint=f"show {task}:{rollouts_of[task]}",
         )
     names = list(rollouts_of)
+    numbers = f"{names[0]} to {names[-1]}" if len(names) > 1 else str(names[0])
     return InputDataError(
-        f"the run has no task {task}: it has {len(names)} tasks, {names[0]} to {names[-1]}",
+        f"the run has no task {task}: it has {amount(len(names), 'task')}, {numbers}",
         hint=f"show {names[0]}:0",
     )
 

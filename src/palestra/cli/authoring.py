@@ -303,7 +303,7 @@ def _all(trees: Sequence[str]) -> list[Path]:
     if not folders:
         raise ConfigError(
             f"there are no servers in {', '.join(map(shown, roots))}",
-            hint="palestra init my_env makes one",
+            hint="`palestra init` makes one",
         )
     return folders
 

@@ -3,14 +3,15 @@
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from palestra import api
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
-from palestra.cli.console import command_line, masking, notice, say, say_json, warn_all
+from palestra.cli.console import command_line, masking, notice, say, say_json, show_error, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.spelling import command_words, takes_overrides, typed_program
 from palestra.cli.tables import print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
@@ -33,6 +34,7 @@ from palestra.settings import CollectArgs, CollectSettings, args_from, load
 from palestra.system import shown
 from palestra.transport import ServerClient
 
+RESUME_OVERRIDES: Final = "++output_jsonl_fpath={} ++resume_from_cache=true"
 FleetToUse = Literal["found", "own", "running"]
 """Which servers a collection uses."""
 
@@ -61,8 +63,11 @@ def collect(
     settings = replace(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
         verified_by=verified_by(overrides, config.secrets),
+        reverify_words=command_words("reverify", typed_program()),
         command=command_line(config.secrets),
     )
+    if takes_overrides(typed_program()):
+        settings = replace(settings, resume_words=RESUME_OVERRIDES)
     settings = with_file_rows(settings, config, notice)
     with (
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,
@@ -118,7 +123,7 @@ async def _collect(
         if must_run and isinstance(fleet, OwnFleet):
             raise NoFleet(
                 "the servers of the configuration are not running",
-                hint="start the servers with `gym env start`, or leave --no-serve out",
+                hint="start the servers with `palestra run`, or leave --no-serve out",
             )
         return await collect_with(fleet, settings, watch)
 
@@ -147,7 +152,7 @@ def report(
     """Print the accounting, the key metrics and the paths of the files; return the exit code."""
     accounting = collected.accounting
     say(accounting.line())
-    print_key_metrics(collected.metrics if metrics else ())
+    print_key_metrics(collected.metrics if metrics else (), prepared.paths.materialized_inputs)
     if collected.aggregation_problem:
         notice(f"warning: no aggregate metrics: {collected.aggregation_problem}")
     for path in prepared.paths.recorded():
@@ -162,9 +167,7 @@ def report(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{failures.where(prepared.paths)}; {failures.unscored.what_helps()}",
     )
-    notice(f"error: {error.message}")
-    notice(f"hint: {error.hint}")
-    return error.exit_code
+    return show_error(error)
 
 
 @dataclass(frozen=True, slots=True)

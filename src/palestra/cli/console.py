@@ -11,16 +11,18 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
 from palestra.cli.escaping import visible
+from palestra.cli.spelling import has_flags, typed_program, with_commands_of
 from palestra.errors import CallError, ConfigError, PalestraError, mask_error, with_cause
 
+if TYPE_CHECKING:
+    from palestra.settings import SettingProblem
+
 INTERRUPTED = 130
-_HAVE_FLAGS = frozenset({"palestra", "__main__.py"})
-"""The programs whose users give settings as flags. Those of NeMo Gym take overrides."""
 THREADS_END_S = 0.5
 STDOUT = 1
 STDERR = 2
@@ -85,7 +87,7 @@ def notice(text: str) -> None:
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     """Print one clear error, and return its exit code."""
     error = _in_words_typed(error)
-    notice(mask(f"error: {with_cause(error.message, error.cause)}"))
+    notice(mask(f"error: {with_cause(in_words_called(error.message), error.cause)}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
             if hop.body and not _post_message(hop.body, error.message):
@@ -105,13 +107,21 @@ def _in_words_typed(error: PalestraError) -> PalestraError:
 
     if not isinstance(error, InvalidSettings):
         return error
-    by_flags = Path(sys.argv[0]).name in _HAVE_FLAGS and sys.argv[1:2] != ["gym"]
-    return error.in_words_of(sys.argv[1:], by_flags=by_flags)
+    return error.in_words_of(sys.argv[1:], by_flags=has_flags(typed_program()))
 
 
 def hint_of(error: PalestraError) -> str:
-    """Return what the user can do about an error; empty when nothing is known."""
-    return error.hint or _known_hint(error)
+    """Return what the user can do about an error, with the commands of the program that the user
+    called; empty when nothing is known.
+    """
+    return in_words_called(error.hint or _known_hint(error))
+
+
+def in_words_called(text: str) -> str:
+    """Return `text` with quoted commands of `palestra` in the words of the program that the user
+    called.
+    """
+    return with_commands_of(typed_program(), text)
 
 
 def _known_hint(error: PalestraError) -> str:
@@ -235,6 +245,11 @@ def warn_all(warnings: Iterable[str]) -> None:
     """Print the warnings of a configuration."""
     for warning in warnings:
         notice(f"warning: {warning}")
+
+
+def warn_of_setting(problem: "SettingProblem") -> None:
+    """Print a warning about a setting, which is called as the user typed it."""
+    notice(f"warning: {problem.text(sys.argv[1:])}")
 
 
 class _Notices(logging.Handler):

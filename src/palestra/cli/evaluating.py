@@ -8,6 +8,7 @@ from palestra.cli.console import command_line, masking, notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.watching import watching
+from palestra.schema import RunPaths
 from palestra.settings import EvalArgs
 
 
@@ -35,7 +36,8 @@ def _evaluate(evaluation: Evaluation, args: EvalArgs) -> int:
     say()
     output = settings.output_jsonl_fpath
     group_by = args.group_by or evaluation.group_by
-    if output.exists():
+    # Without a row, as with --limit 0, there is nothing to profile.
+    if output.exists() and RunPaths(output).materialized_inputs.stat().st_size:
         profile_files(None, output, allow_partial=True, group_by=group_by)
     if args.as_json:
         say_json(open_run(output).to_dict())

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import palestra
 from palestra.api import WAITING_LONGER, CommandObserver, ask_endpoints, unless
-from palestra.cli.console import masking, notice, say, say_json, warn_all
+from palestra.cli.console import in_words_called, masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_lines_or_blocks, print_table
@@ -132,7 +132,7 @@ def status(args: StatusArgs, overrides: list[str], *, ng: bool = False) -> int:
         _print_json(statuses)
     elif statuses is None:
         say("No Palestra servers found running.")
-        notice("hint: start some with `palestra run` (`gym env start`, `ng_run`)")
+        notice(in_words_called("hint: start some with `palestra run`"))
     else:
         show_statuses(statuses)
         say(summary_line(statuses))

@@ -107,7 +107,7 @@ class Guard:
     """Watches the process `pid`.
 
     That process passes values with `tell_guard`. `output`: the file of scored rows. `max_attempts`,
-    `verified_by`: of the collection. `reverified`: the output file of a reverification. `report`:
+    `reverify_command`: of the collection. `reverified`: the output file of a reverification. `report`:
     the findings of an examination so far. `again`: how to continue. `limit_s`: how long its event
     loop may be blocked at most; `limit_of`: what may take so long; `hint`: what helps then.
     `events`: where the events of a collection go, empty once the last event is written.
@@ -326,7 +326,7 @@ class Guard:
             error,
             max_attempts=work.get("max_attempts", 1),
             elapsed_s=lasted_s,
-            verified_by=work.get("verified_by", ""),
+            reverify_command=work.get("reverify_command", ""),
         )
         return None if result is None else result.outcome
 
@@ -349,7 +349,10 @@ class Guard:
         self._print_lines(f"error: {message}")
         if recorded:
             self._print_lines(recorded)
-        self._print_lines(f"hint: {hint or 'the run can be continued'}{self._then()}")
+        from palestra.cli.console import in_words_called
+
+        advice = in_words_called(hint or "the run can be continued")
+        self._print_lines(f"hint: {advice}{self._then()}")
         self._end_events(1, message)
         os._exit(1)
 
@@ -357,14 +360,16 @@ class Guard:
         """Write the last event, that the command has ended, in place of the child that could not
         write it.
         """
+        from palestra.cli.console import warn_of_setting
         from palestra.errors import PalestraError
-        from palestra.rollouts import end_events
+        from palestra.rollouts import end_events, events_problem
 
         if target := self._work().get("events"):
             try:
                 end_events(target, code=code, message=message, since=self._began)
             except (PalestraError, OSError) as problem:
-                self._print_lines(f"warning: json_events: its last event is missing: {problem}")
+                with contextlib.suppress(OSError):
+                    warn_of_setting(events_problem(f"its last event is missing: {problem}"))
 
     def _work(self) -> dict[str, Any]:
         return _noted(self._pulse)

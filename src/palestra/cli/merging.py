@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palestra.api import FleetChoice, OwnFleet, find, open_run
-from palestra.cli.console import notice, say, say_json, warn_all
+from palestra.cli.console import in_words_called, notice, say, say_json, warn_all
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_key_metrics
@@ -43,7 +43,7 @@ def ask_agents(
     except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}; the earlier files at the output are unchanged")
         raise SystemExit(stopped.exit_code) from None
-    print_key_metrics(metrics)
+    print_key_metrics(metrics, RunPaths(output).materialized_inputs)
 
 
 _OVERRIDE = re.compile(r"(\+\+?|~)|[A-Za-z_][\w.@/]*=")
@@ -99,11 +99,12 @@ def merge_shards(
             ask_agents(config, plan.paths.output, metrics, own_fleet=own_fleet)
         except PalestraError as error:
             notice(f"no aggregate metrics: {error.message}")
-            notice(
-                "hint: the agents compute these metrics: start the agents with `palestra run`, "
-                "or pass their --config, and run the same command again; `palestra profile` does "
-                "not need them"
+            hint = (
+                "the agents compute these metrics: start the agents with `palestra run`, or pass "
+                "their --config, and run the same command again; `palestra profile` does not "
+                "need them"
             )
+            notice(f"hint: {in_words_called(hint)}")
     _report(plan)
     return 0
 

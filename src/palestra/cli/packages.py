@@ -33,7 +33,7 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
         raise RunFailed(
             f"{shown(folder)} has no virtual environment yet; it requires "
             f"{', '.join(requirements_of(folder))}",
-            hint="the first start of the server makes it: palestra run",
+            hint="the first start of the server makes it: `palestra run`",
         )
     if python == Path(sys.executable):
         notice(f"{shown(folder)} runs in Palestra's own environment: {sys.prefix}")

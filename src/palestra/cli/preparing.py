@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from palestra.api import doors_of_agents, files_behind, lines_of, read_rows
-from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.tables import print_table
 from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ConfigTree, ResolvedConfig, ServerType
@@ -35,7 +35,7 @@ from palestra.datasets import (
 )
 from palestra.errors import ConfigError
 from palestra.fleet import start_timeout_of
-from palestra.schema import JsonObject
+from palestra.schema import JsonDict, JsonObject
 from palestra.settings import PrepareArgs, args_from, existing_path, load
 from palestra.system import shown, write_whole
 
@@ -57,10 +57,12 @@ def prepare(
     ng: bool,
     extra: ConfigTree | None = None,
     types: Collection[str] | None = None,
+    as_json: bool = False,
 ) -> int:
     """Check, measure and write the datasets of the configuration.
 
-    `types`: only datasets of these types; None: all types of the mode.
+    `types`: only datasets of these types; None: all types of the mode. `as_json`: print the files
+    as one JSON document in the end.
     """
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
@@ -84,7 +86,23 @@ def prepare(
             report=notice,
         )
     _report(prepared)
+    if as_json:
+        say_json([_document(file) for file in prepared])
     return 0
+
+
+def _document(file: PreparedFile) -> JsonDict:
+    """Return a prepared file as JSON values. `dataset` is null for all datasets of one type."""
+    dataset = file.dataset
+    return {
+        "file": str(file.path.absolute()),
+        "metrics_file": str(file.metrics.absolute()),
+        "agent": dataset.agent if dataset else None,
+        "dataset": dataset.entry.name if dataset else None,
+        "examples": file.examples,
+        "rows": file.rows,
+        "statistics": file.summary,
+    }
 
 
 def _with_file_rows(config: ResolvedConfig, args: PrepareArgs) -> ResolvedConfig:

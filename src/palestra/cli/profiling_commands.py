@@ -137,7 +137,7 @@ def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
     over_requested = group.over_requested
     passed = {at.k: _range(at.value) for at in over_requested.pass_at}
     return [
-        "  of requested",
+        "  all requested",
         str(over_requested.tasks),
         str(group.requested),
         _range(over_requested.mean_reward),
@@ -156,9 +156,8 @@ def _requested_row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
 
 
 def _range(of: Range, digits: str = ".3f") -> str:
-    if of.known:
-        return f"{of.low:{digits}}"
-    return f"{of.low:{digits}}–{of.high:{digits}}"  # noqa: RUF001  # a range takes an en dash
+    low, high = f"{of.low:{digits}}", f"{of.high:{digits}}"
+    return low if low == high else f"{low}–{high}"  # noqa: RUF001  # a range takes an en dash
 
 
 def _of_tasks(at: PassAtK, tasks: int) -> str:
@@ -181,7 +180,7 @@ def _one_plain_file(files: Sequence[Path]) -> Path:
     if len(files) > 1 or is_compressed(files[0]):
         raise InputDataError(
             "aggregate metrics need exactly one rollouts file, not compressed",
-            hint="`palestra merge OUT SHARD…` merges shards and computes the metrics too; unpack "
-            "a compressed file first",
+            hint="`palestra merge` merges shards and computes the metrics too; unpack a compressed "
+            "file first",
         )
     return files[0]

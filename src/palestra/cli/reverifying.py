@@ -18,6 +18,17 @@ from palestra.system import shown
 
 def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
     """Verify stored rows again; exit 1 when some rows could not be verified."""
+    code, reverified = reverify_rows(args, overrides)
+    if args.as_json and reverified is not None:
+        say_json(reverified.to_dict())
+    return code
+
+
+def reverify_rows(args: ReverifyArgs, overrides: list[str]) -> tuple[int, Reverified | None]:
+    """Verify stored rows again, and print how it went.
+
+    Return the exit code, and the result: None when a signal stopped the command.
+    """
     overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
     with prepared_reverification(args, overrides, OBSERVER) as prepared:
         try:
@@ -26,16 +37,15 @@ def reverify(args: ReverifyArgs, overrides: list[str]) -> int:
             notice(f"stopped by {stopped.signal.name}")
             if prepared.paths.partial.exists():
                 notice(f"hint: {prepared.how_to_continue}")
-            return stopped.exit_code
-    return _report(result, args, prepared.paths)
+            return stopped.exit_code, None
+    code = _report(result, args, prepared.paths)
+    return code, Reverified(prepared.paths.output, result)
 
 
 def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int:
     """Print the accounting, the table of changes and the files; return the exit code."""
     failed: dict[str, int] = result["failed"]
-    if args.as_json:
-        say_json(Reverified(paths.output, result).to_dict())
-    else:
+    if not args.as_json:
         _show_changes(result)
         for path in paths.all():
             if path.exists():

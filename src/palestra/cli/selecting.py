@@ -10,6 +10,7 @@ from palestra.analysis import (
     Selection,
     SelectionCriteria,
     TaskVerdict,
+    amount,
     provenance_path,
 )
 from palestra.api import TaskSelection, select
@@ -65,7 +66,7 @@ def _show(selection: Selection, args: SelectArgs) -> None:
         [_row(verdict, selection.of(verdict)) for verdict in _present(selection)],
         right="tasks,borderline,more rollouts to decide them",
     )
-    say(f"kept {len(selection.kept)} of {len(selection.tasks)} tasks")
+    say(f"kept {len(selection.kept)} of {amount(len(selection.tasks), 'task')}")
     if selection.failures:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(selection.failures.items()))
         say(f"not counted, neither as solved nor as failed: {counts}")

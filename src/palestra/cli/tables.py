@@ -6,10 +6,12 @@ words, then leaves out its spare columns, and at last prints each row as a block
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from palestra.cli.console import is_plain, say
 from palestra.cli.escaping import one_line
+from palestra.schema import read_jsonl
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -188,18 +190,32 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def print_key_metrics(entries: Iterable[Mapping[str, Any]]) -> None:
+def print_key_metrics(entries: Iterable[Mapping[str, Any]], inputs: Path) -> None:
     """Print the key metrics of each agent, which its environment selects from the aggregate
     metrics.
+
+    `inputs`: the materialized inputs of the run. Means of their fields are left out: they are of
+    ids and labels of the tasks, not of what the rollouts earned.
     """
+    of_tasks = {f"mean/{name}" for name in _fields_of(inputs) if name != "reward"}
     for entry in entries:
-        numbers = {k: v for k, v in entry["key_metrics"].items() if isinstance(v, int | float)}
+        numbers = {
+            name: value
+            for name, value in entry["key_metrics"].items()
+            if isinstance(value, int | float) and name not in of_tasks
+        }
         print_table(
             ("key metric", "value"),
             [(name, f"{value:.4g}") for name, value in numbers.items()],
             title=entry["agent_ref"]["name"],
             right="value",
         )
+
+
+def _fields_of(inputs: Path) -> Iterable[str]:
+    """Return the fields of the first row; none without the file, as with rows of other tools."""
+    lines = read_jsonl(inputs) if inputs.is_file() else iter(())
+    return next((line.row for line in lines), {})
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -90,7 +90,7 @@ def _show(report: VerifierReport) -> None:
             (check.name, check.status, check.probes, len(check.findings) or "", check.note)
             for check in report.checks
         ],
-        title=f"{report.environment}: is what it rewards right?",
+        title=f"{report.environment}: the checks of its verifier",
         right="probes,findings",
     )
     if report.latency_ms:

@@ -40,6 +40,7 @@ _ANSWER_CHARACTERS: Final = 60
 
 def view(args: ViewArgs) -> int:
     """Show runs in the browser until Ctrl-C; or print, export or forget them."""
+    _refuse_unused(args)
     paths, rollout = _split(args.paths)
     parse_query(args.filter)
     run_places = find_places(paths)
@@ -54,6 +55,28 @@ def view(args: ViewArgs) -> int:
     if rollout is not None:
         raise ConfigError(f"{rollout} is for --text and --json", hint="palestra view RUN --text")
     return _serve(args, paths, run_places)
+
+
+_OF_SERVER: Final = ("port", "host", "allow_host", "no_browser", "tokenizer")
+"""The settings of the server, which the other modes do not start."""
+
+
+def _refuse_unused(args: ViewArgs) -> None:
+    """Raise ConfigError: two options contradict each other, or one does nothing."""
+    modes = {
+        "--export": args.export is not None,
+        "--forget": args.forget,
+        "--json": args.as_json,
+        "--text": args.as_text,
+    }
+    chosen = [flag for flag, is_set in modes.items() if is_set]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} cannot be combined")
+    for name in _OF_SERVER if chosen else ():
+        if name in args.model_fields_set:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} does nothing with {chosen[0]}: no server is started"
+            )
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], str | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, final
 
 import palestra
-from palestra.cli.console import notice
+from palestra.cli.console import notice, warn_of_setting
 from palestra.cli.guard import tell_guard
 from palestra.cli.progress import choose_kind, live_view
 from palestra.config import redact
@@ -30,6 +30,7 @@ from palestra.rollouts import (
 )
 from palestra.schema import JsonDict
 from palestra.settings import CollectSettings
+from palestra.system import background
 from palestra.transport import ServerClient
 
 PROGRESS_EVENT_EVERY_S: Final = 2.0
@@ -113,9 +114,7 @@ def watching(
         if json_events == "-":
             # Standard output is the machine's then; what people read goes beside it.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        events = stack.enter_context(
-            EventFile(fd, on_problem=lambda text: notice(f"warning: {text}"))
-        )
+        events = stack.enter_context(EventFile(fd, on_problem=warn_of_setting))
         watch = Watch(view, events, lag_threshold_s, events_target=json_events)
         try:
             yield watch
@@ -211,11 +210,8 @@ async def _events_written(events: EventFile | None, progress: Progress) -> Async
     if events is None:
         yield
         return
-    telling = asyncio.create_task(_write_events(events, progress), name="events")
-    try:
+    async with background(_write_events(events, progress), "events"):
         yield
-    finally:
-        await _end(telling)
 
 
 async def _write_events(events: EventFile, progress: Progress) -> None:

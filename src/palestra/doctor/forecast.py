@@ -92,8 +92,9 @@ class Forecast:
         time = "unknown (no request was answered)" if self.seconds is None else self._at_least()
         cost = ", ".join(f"{value:,.2f} {currency}" for currency, value in self.cost.items())
         judge = f" and {self.judge_requests:,} of the judge" if self.judge_requests else ""
+        rollouts = "1 rollout" if self.rollouts == 1 else f"{self.rollouts:,} rollouts"
         return [
-            f"forecast for {self.rollouts:,} rollouts, {self.in_flight:,} at once:",
+            f"forecast for {rollouts}, {self.in_flight:,} at once:",
             f"  requests at least {self.requests:,} of the model{judge}",
             f"  tokens   {self.input_tokens:,} in, {self.output_tokens:,} out",
             f"  time     {time}",

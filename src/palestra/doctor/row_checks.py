@@ -109,7 +109,9 @@ class RowChecks:
         if environment not in client.targets:
             return
         server = self._known.servers.get(environment)
-        wrong = server.reward_rules.wrong if isinstance(server, ResourcesServer) else None
+        wrong = (
+            server.declared_reward_rules().wrong if isinstance(server, ResourcesServer) else None
+        )
         instance = self._config.instance(environment)
         judges = self._known.judges(instance)
         # What a judge is asked costs money: then one row of each agent will do.

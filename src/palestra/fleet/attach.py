@@ -137,8 +137,8 @@ async def _get(http: HttpTransport, address: HeadAddress, path: str) -> Any:
     except (InfraError, DeadlineExceeded) as error:
         raise NoFleet(
             f"no fleet answers at {address.url} ({error.message})",
-            hint="start one with `palestra run` (`gym env start`, `ng_run`), or give config_paths to "
-            "run the servers inside this command",
+            hint="start one with `palestra run`, or give config_paths to run the servers inside this "
+            "command",
         ) from error
     if reply.status == 401:
         raise ConfigError(

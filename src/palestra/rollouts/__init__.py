@@ -15,7 +15,13 @@ from palestra.rollouts.announcing import (
     in_flight_lines,
 )
 from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
-from palestra.rollouts.events import EventFile, RolloutEvents, end_events, open_for_events
+from palestra.rollouts.events import (
+    EventFile,
+    RolloutEvents,
+    end_events,
+    events_problem,
+    open_for_events,
+)
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.manifest import (
@@ -148,6 +154,7 @@ __all__ = [
     "discard",
     "doors_behind",
     "end_events",
+    "events_problem",
     "failures_beside",
     "first_cause",
     "holds_failures",

@@ -7,7 +7,7 @@ from typing import Final
 from palestra.errors import CallError, InputDataError, RowIdentity
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
-from palestra.rollouts.results import FailedRow, failed, reverify_command
+from palestra.rollouts.results import FailedRow, failed
 from palestra.schema import FAILURE_CLASS, JsonDict, RunPaths, key_of, read_jsonl
 
 FREE_WITHIN_S: Final = 2.0
@@ -15,10 +15,15 @@ FREE_WITHIN_S: Final = 2.0
 
 
 def record_afterwards(
-    output: Path, error: CallError, *, max_attempts: int, elapsed_s: float, verified_by: str = ""
+    output: Path,
+    error: CallError,
+    *,
+    max_attempts: int,
+    elapsed_s: float,
+    reverify_command: str = "",
 ) -> FailedRow | None:
     """Write the attempt that ended with `error` to the failures file of the run at `output`, and
-    return the row.
+    return the row. `reverify_command`: the command that verifies the run's responses again.
 
     Return None when the error names no rollout of the run, or when that rollout is already scored
     or this attempt already recorded.
@@ -34,7 +39,7 @@ def record_afterwards(
         max_attempts=max_attempts,
         started_at=time.time() - elapsed_s,
         elapsed_s=elapsed_s,
-        reverify_command=reverify_command(output, verified_by),
+        reverify_command=reverify_command,
     )
     _append(paths, result)
     return result

@@ -63,6 +63,11 @@ _DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
 
+def events_problem(sentence: str) -> SettingProblem:
+    """Return a problem with the target of the events, which the flag or the setting names."""
+    return SettingProblem("json_events", ("--json-events",), sentence)
+
+
 def open_for_events(target: str) -> int:
     """Open `target` for appending events and return the file descriptor. `target`: a path, `-` for
     standard output, `/dev/stderr`, or a pipe.
@@ -82,7 +87,7 @@ def open_for_events(target: str) -> int:
         reason = "no process reads that pipe" if error.errno == errno.ENXIO else error.strerror
         sentence = f"cannot write to {target!r}: {reason}"
         raise InvalidSettings.of(
-            [SettingProblem("json_events", ("--json-events",), sentence)],
+            [events_problem(sentence)],
             hint="name a file in a folder that exists, or - for standard output",
         ) from error
     os.set_blocking(fd, True)
@@ -93,14 +98,14 @@ def open_for_events(target: str) -> int:
 class EventFile:
     """The writer of events. Use it as a context manager; `emit` may be called from any thread.
 
-    `on_problem`: called once with a message when writing fails.
+    `on_problem`: called once when writing fails.
     """
 
     def __init__(
         self,
         fd: int,
         *,
-        on_problem: Callable[[str], None],
+        on_problem: Callable[[SettingProblem], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._fd = fd
@@ -132,7 +137,9 @@ class EventFile:
         self._wake.set()
         self._thread.join(LAST_FLUSH_S)
         if self._thread.is_alive():
-            self._on_problem("json_events: no process reads the events; the last events are lost")
+            self._on_problem(
+                events_problem("no process reads the events; the last events are lost")
+            )
             return False
         return True
 
@@ -163,7 +170,7 @@ class EventFile:
             self._write(self._take())
         except OSError as error:
             self._failed = True
-            self._on_problem(f"json_events: {error.strerror}; no further events are written")
+            self._on_problem(events_problem(f"{error.strerror}; no further events are written"))
         finally:
             with contextlib.suppress(OSError):
                 os.close(self._fd)

@@ -6,10 +6,11 @@ It contains only settings that rewards depend on; `semantics_of` selects them.
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -67,6 +68,8 @@ _TYPES = {
     "palestra_version": str,
 }
 _ABSENT: Any = object()
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+"""A SHA-256 in hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +198,25 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def differences(old: Any, new: Any, at: str = "") -> list[str]:
-    """Return the differences between two values, one line per leaf: `path: old -> new`."""
+    """Return the differences between two values, one line per leaf: `path: old -> new`.
+
+    Of two digests, only that they differ: their digits help nobody.
+    """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         changes: list[str] = []
         for key in sorted({*old, *new}):
             below = f"{at}.{key}" if at else str(key)
             changes += differences(old.get(key, _ABSENT), new.get(key, _ABSENT), below)
         return changes
-    return [] if old == new else [f"{at}: {_value_text(old)} -> {_value_text(new)}"]
+    if old == new:
+        return []
+    if _is_digest(old) and _is_digest(new):
+        return [f"{at}: it has changed since"]
+    return [f"{at}: {_value_text(old)} -> {_value_text(new)}"]
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def _value_text(value: Any) -> str:

@@ -436,7 +436,7 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if not (scored or has_answers(paths.failures)):
         return ""
-    reverify = reverify_command(paths.output, settings.verified_by)
+    reverify = reverify_command(settings)
     return f"; what the model has answered already, {reverify} verifies as things are now"
 
 

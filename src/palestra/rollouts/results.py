@@ -53,6 +53,7 @@ from palestra.schema import (
     hint_with,
     no_reward,
 )
+from palestra.settings import CollectSettings
 from palestra.system import shown
 from palestra.transport import encoded_with, fields_of_request
 
@@ -118,14 +119,13 @@ def _same(row_value: Any, request_value: Any) -> bool:
         return False
 
 
-def reverify_command(output: Path, verified_by: str = "") -> str:
-    """Return the command that verifies all responses of the run at `output` again.
-
-    `verified_by`: the arguments that select the environment.
-    """
+def reverify_command(settings: CollectSettings) -> str:
+    """Return the command that verifies all responses of the run again."""
+    output = settings.output_jsonl_fpath
     reverified = output.with_name(f"{output.stem}_reverified.jsonl")
-    words = ["palestra", "reverify", "--rollouts", shown(output), "--with-failures"]
-    return " ".join([shlex.join([*words, "--output", shown(reverified)]), verified_by]).rstrip()
+    options = ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
+    words = (settings.reverify_words, shlex.join(options), settings.verified_by)
+    return " ".join(filter(None, words))
 
 
 def has_answers(failures: Path) -> bool:

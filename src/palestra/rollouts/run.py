@@ -81,7 +81,7 @@ async def run(
             run_id=prepared.run_id,
             observers=observers,
             room=_room(prepared, settings, client, most_rollouts),
-            verified_again=reverify_command(prepared.paths.output, settings.verified_by),
+            verified_again=reverify_command(settings),
         )
         if on_start is not None:
             on_start(collector.progress)

@@ -19,9 +19,8 @@ this machine, because another name may belong to a web page and resolve to this 
 """
 
 import asyncio
-import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeVar, final
 
@@ -63,7 +62,7 @@ from palestra.schema import (
     json_schema_of,
     request_body,
 )
-from palestra.system import bears_token, names_this_machine
+from palestra.system import background, bears_token, names_this_machine
 
 T = TypeVar("T")
 
@@ -212,7 +211,7 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     Raises `_GoneAway` when the client has disconnected.
     """
     working = asyncio.ensure_future(work)
-    async with _cancelled_at_the_end(_disconnected(request)) as gone:
+    async with background(_disconnected(request)) as gone:
         try:
             first: set[asyncio.Future[Any]] = {working, gone}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -223,18 +222,6 @@ async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     if working.cancelled():
         raise _GoneAway
     return working.result()
-
-
-@contextlib.asynccontextmanager
-async def _cancelled_at_the_end(
-    work: Awaitable[None],
-) -> AsyncIterator["asyncio.Future[None]"]:
-    working = asyncio.ensure_future(work)
-    try:
-        yield working
-    finally:
-        working.cancel()
-        await asyncio.wait({working})
 
 
 async def _disconnected(request: Request) -> None:

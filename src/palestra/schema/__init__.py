@@ -24,7 +24,14 @@ from palestra.schema.chat import (
     part_of_block,
     thought_in,
 )
-from palestra.schema.encoding import WIRE_TYPES, encode_json, fields_of, set_fields, to_plain
+from palestra.schema.encoding import (
+    WIRE_TYPES,
+    encodable,
+    encode_json,
+    fields_of,
+    set_fields,
+    to_plain,
+)
 from palestra.schema.items import (
     ContentPart,
     FunctionCall,
@@ -74,7 +81,13 @@ from palestra.schema.outcomes import (
     reverify_in,
     the_command,
 )
-from palestra.schema.packed import BUFFER_BYTES, is_compressed, open_packed
+from palestra.schema.packed import (
+    BUFFER_BYTES,
+    FrameReader,
+    codec_of,
+    is_compressed,
+    open_packed,
+)
 from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
 from palestra.schema.protocol import (
     TOOL_FAILURES,
@@ -148,9 +161,11 @@ from palestra.schema.tokens import (
     is_truncated,
     model_turns,
     never_made,
+    put_tokens,
     says_nothing,
     tokens_on,
     turn_ends,
+    turns_of,
 )
 from palestra.schema.unchecked import changed, maker
 
@@ -199,6 +214,7 @@ __all__ = [
     "ChatMessage",
     "ContentPart",
     "FailedAttempts",
+    "FrameReader",
     "FunctionCall",
     "FunctionCallOutput",
     "FunctionTool",
@@ -257,10 +273,12 @@ __all__ = [
     "cached_tokens",
     "called",
     "changed",
+    "codec_of",
     "complete_document",
     "completion_decoder",
     "decode_completion",
     "documented_answers",
+    "encodable",
     "encode_json",
     "field_of",
     "fields_of",
@@ -282,6 +300,7 @@ __all__ = [
     "own_hint",
     "part_of_block",
     "plain_input",
+    "put_tokens",
     "read_jsonl",
     "reasoning_tokens",
     "rejected_fields",
@@ -298,6 +317,7 @@ __all__ = [
     "to_plain",
     "tokens_on",
     "turn_ends",
+    "turns_of",
     "why_unreadable",
     "with_compressed",
 ]

@@ -44,8 +44,9 @@ RETRIABLE: Final = "retriable"
 """The field of a failures-file row that states whether another attempt could help, apart from the
 maximum number of attempts."""
 
-REVERIFY: Final = "palestra reverify --with-failures"
-"""The command that verifies kept responses, used when the run's own arguments are unknown."""
+REVERIFY: Final = "`palestra reverify --with-failures`"
+"""The command that verifies kept responses, used when the run's own arguments are unknown. It is
+quoted, so that an error shows it in the words of the program that the user called."""
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 

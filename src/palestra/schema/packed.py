@@ -7,17 +7,18 @@ import errno
 import gzip
 import io
 import sys
+import zlib
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
-
-if TYPE_CHECKING:
-    from backports.zstd import ZstdDecompressor
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 BUFFER_BYTES = 1 << 20
 PACKED_BYTES = 1 << 12
-"""The number of bytes of zstd data read at once. They can decompress to 30,000 times as many."""
+"""The number of bytes of packed data read at once. They can decompress to 30,000 times as many."""
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_GZIP_ONLY: Final = 16 + zlib.MAX_WBITS
 LARGEST_WINDOW_LOG: Final = 31
 """The window size of `zstd --long=31`: 2 GiB. Memory is allocated only when a file needs it."""
 
@@ -34,7 +35,7 @@ def open_packed(path: Path) -> BinaryIO:
         file.close()
         return cast(BinaryIO, gzip.open(path))
     if magic.startswith(ZSTD):
-        return io.BufferedReader(_Unzstd(file, _zstd(path)), BUFFER_BYTES)
+        return io.BufferedReader(FrameReader(file, _zstd_codec(path)), BUFFER_BYTES)
     return file
 
 
@@ -62,45 +63,92 @@ def _zstd(path: Path) -> Any:
     return zstd
 
 
-class _Unzstd(io.RawIOBase):
-    """Reads a sequence of zstd frames. Unlike the library's own reader, it raises EOFError when the
-    end of a frame is missing, and reads frames with a large window.
+class FrameCodec(NamedTuple):
+    """How frames are unpacked. `padding`: bytes between two frames that belong to neither."""
+
+    name: str
+    new_frame: Callable[[], Any]
+    errors: tuple[type[Exception], ...]
+    padding: bytes = b""
+
+
+class FrameReader(io.RawIOBase):
+    """Reads a sequence of compressed frames (zstd) or members (gzip). Unlike the libraries' own
+    readers, it says where each frame ends. It raises EOFError when the end of a frame is missing,
+    and reads zstd frames with a large window.
+
+    `on_frame_end`: called with two numbers of bytes from the beginning, packed and unpacked, up to
+    the end of each frame.
     """
 
-    def __init__(self, file: BinaryIO, zstd: Any) -> None:
-        self._file = file
-        self._zstd = zstd
-        self._new_frame()
-        self._held = memoryview(b"")
-
-    def _new_frame(self) -> None:
-        window = {self._zstd.DecompressionParameter.window_log_max: LARGEST_WINDOW_LOG}
-        self._frame: ZstdDecompressor = self._zstd.ZstdDecompressor(options=window)
-        self._began = False
+    def __init__(
+        self,
+        file: BinaryIO,
+        codec: FrameCodec,
+        on_frame_end: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._file, self._codec, self._on_frame_end = file, codec, on_frame_end
+        self._frame: Any = None
+        """The decompressor of the frame that has begun; None between frames."""
+        self._unread = b""
+        self._consumed = self._produced = 0
+        self._unpacked = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: "memoryview[int] | bytearray") -> int:  # type: ignore[override]
-        while not self._held:
-            packed = self._frame.unused_data if self._frame.eof else self._file.read(PACKED_BYTES)
-            if self._frame.eof:
-                packed = packed or self._file.read(PACKED_BYTES)
-                self._new_frame()
+        while not self._unpacked:
+            packed = self._unread or self._file.read(PACKED_BYTES)
+            self._unread = b""
             if not packed:
-                if self._began:
-                    raise EOFError("the zstd data is incomplete")
+                if self._frame is not None:
+                    raise EOFError(f"the {self._codec.name} data is incomplete")
                 return 0
-            self._began = True
-            try:
-                self._held = memoryview(self._frame.decompress(packed))
-            except self._zstd.ZstdError as error:
-                raise OSError(f"the zstd data is damaged ({error})") from error
-        count = min(len(into), len(self._held))
-        into[:count] = self._held[:count]
-        self._held = self._held[count:]
+            self._unpack(packed)
+        count = min(len(into), len(self._unpacked))
+        into[:count] = self._unpacked[:count]
+        self._unpacked = self._unpacked[count:]
         return count
+
+    def _unpack(self, packed: bytes) -> None:
+        if self._frame is None:
+            length = len(packed)
+            packed = packed.lstrip(self._codec.padding)
+            self._consumed += length - len(packed)
+            if not packed:
+                return
+            self._frame = self._codec.new_frame()
+        try:
+            unpacked = self._frame.decompress(packed)
+        except self._codec.errors as error:
+            raise OSError(f"the {self._codec.name} data is damaged ({error})") from error
+        self._unpacked = memoryview(unpacked)
+        self._unread = self._frame.unused_data if self._frame.eof else b""
+        self._consumed += len(packed) - len(self._unread)
+        self._produced += len(unpacked)
+        if self._frame.eof:
+            self._frame = None
+            if self._on_frame_end is not None:
+                self._on_frame_end(self._consumed, self._produced)
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def codec_of(path: Path) -> FrameCodec:
+    """Return how the frames of a compressed file are unpacked. Raises OSError: the file cannot be
+    opened, or it is compressed with zstd and the extra `zstd` is not installed.
+    """
+    with path.open("rb") as file:
+        if file.read(2) == GZIP:
+            return FrameCodec("gzip", partial(zlib.decompressobj, _GZIP_ONLY), (zlib.error,), b"\0")
+    return _zstd_codec(path)
+
+
+def _zstd_codec(path: Path) -> FrameCodec:
+    zstd = _zstd(path)
+    window = {zstd.DecompressionParameter.window_log_max: LARGEST_WINDOW_LOG}
+    new_frame = partial(zstd.ZstdDecompressor, options=window)
+    return FrameCodec("zstd", new_frame, (zstd.ZstdError,))

@@ -4,11 +4,11 @@ The lists of a turn are fields of the turn's last item. See `palestra.schema.ite
 """
 
 import math
-from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from palestra.schema.items import FunctionCall, InputItem, Message, OutputItem, Reasoning
 from palestra.schema.responses import Response
@@ -28,13 +28,13 @@ TURN_FIELDS: Final = (*TOKEN_FIELDS, CONTINUITY)
 ABOVE_ZERO: Final = 1e-3
 """How far a log probability may exceed 0, because of rounding in half precision."""
 
+_IDS: Final = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
 _OWN = (FunctionCall, Reasoning)
 _READ = frozenset({"user", "system", "developer"})
-_OWN_TYPES = frozenset({"function_call", "reasoning"})
+_OWN_TYPES = ("function_call", "reasoning")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFault:
+class TokenFault(msgspec.Struct, frozen=True):
     """The first error in one token list of a turn."""
 
     field: str
@@ -48,8 +48,7 @@ class TokenFault:
         return f"{self.reason} ({where})"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenVerdict:
+class TokenVerdict(msgspec.Struct, frozen=True):
     """The errors in the token lists of one turn; None for a list without error.
 
     It is computed once, where the lists are read, and passed on with them.
@@ -59,8 +58,8 @@ class TokenVerdict:
     log_probs: TokenFault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnTokens:
+# Structs: some are made for each turn, and a frozen dataclass takes five times as long.
+class TurnTokens(msgspec.Struct, frozen=True):
     """The token lists of one model turn. `generation` and `log_probs` should have equal length."""
 
     prompt: list[int]
@@ -115,12 +114,11 @@ def bad_id_at(ids: Sequence[int]) -> int | None:
 
 def _all_ids(ids: Sequence[int]) -> bool:
     try:
-        # In C, at half the price of looking for the smallest: what is below 0 does not fit.
-        array("Q", ids)
-    except (OverflowError, TypeError):
+        # One pass in C, at a quarter of the cost of asking for types and the smallest. True is no id.
+        msgspec.convert(ids, _IDS)
+    except msgspec.ValidationError:
         return False
-    # It takes True for 1.
-    return list(map(type, ids)).count(int) == len(ids)
+    return True
 
 
 def bad_log_prob_at(values: Sequence[float]) -> int | None:
@@ -164,6 +162,13 @@ def tokens_on(carrier: Any) -> TurnTokens | None:
     return TurnTokens(prompt, generation, log_probs)
 
 
+def put_tokens(carrier: Any, tokens: TurnTokens) -> None:
+    """Store the token lists of a turn on its last item, or on a chat message."""
+    carrier.prompt_token_ids = tokens.prompt
+    carrier.generation_token_ids = tokens.generation
+    carrier.generation_log_probs = tokens.log_probs
+
+
 def field_of(carrier: Any, name: str) -> Any:
     """Return a field of an item or message, given as an object or JSON; None when it is missing."""
     # A dict is found at once, where the abstract class is asked at length for what it is not.
@@ -184,9 +189,14 @@ def model_turns(conversation: Iterable[Any]) -> int:
     """Return the number of model turns in a conversation of items or messages, given as objects or
     JSON.
     """
+    return turns_of((field_of(item, "role"), field_of(item, "type")) for item in conversation)
+
+
+def turns_of(kinds: Iterable[tuple[Any, Any]]) -> int:
+    """Return the number of model turns. `kinds`: the role and the type of each item."""
     turns, inside = 0, False
-    for item in conversation:
-        is_models = field_of(item, "role") == "assistant" or field_of(item, "type") in _OWN_TYPES
+    for role, kind in kinds:
+        is_models = role == "assistant" or kind in _OWN_TYPES
         turns += is_models and not inside
         inside = is_models
     return turns

@@ -4,6 +4,8 @@ A trainer opens a run. From then on, each model call for one of its rollouts is 
 ids and weight version, until the trainer takes the rollout's turns. So the trainer gets the ids
 even if an agent drops them, and both weight versions if the weights change during a call.
 
+While a trainer changes the weights it may hold its run: no call of the run's rollouts begins then.
+
 A call belongs to the rollout that its headers name, or that its path names (`/ng-rollout/<id>/`). A
 path contains no run, so the call then belongs to the only open run.
 """
@@ -13,7 +15,7 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Self, TypeVar, final
 
 import msgspec
@@ -30,7 +32,7 @@ from palestra.schema import (
     is_models_own,
     tokens_on,
 )
-from palestra.transport import current_call
+from palestra.transport import CallContext, current_call
 
 logger = logging.getLogger("palestra.server")
 
@@ -68,10 +70,13 @@ class TrainingRun(WireModel):
     open: bool = True
     """Whether the run is open. False: forget the turns of this run and capture no more."""
     weights: int | None = None
-    """The weight version that the endpoint serves from now on; None does not change it."""
+    """The weight version that the endpoint serves from now on; None does not change it. Calls that
+    were held go on."""
+    hold: bool = False
+    """Whether calls of this run wait, before they begin, until the next weight version is set."""
     lease_s: float | None = None
     """The time in seconds after which the run is closed, unless the trainer sends this again: it
-    may have crashed. None: no limit."""
+    may have crashed. Held calls go on then. None: no limit."""
 
 
 class TurnsWanted(WireModel):
@@ -110,6 +115,8 @@ class TurnCapture:
         self._most_ids = most_ids
         self._open: dict[str, float] = {}
         """Run -> when its lease ends."""
+        self._held: dict[str, asyncio.Event] = {}
+        """Run whose calls wait -> set when they go on."""
         self._kept: OrderedDict[Rollout, _Kept] = OrderedDict()
         self._ids = 0
         self._lost = 0
@@ -117,8 +124,8 @@ class TurnCapture:
 
     @property
     def is_open(self) -> bool:
-        """Whether any run is open."""
-        return bool(self._open)
+        """Whether any run is open, or its calls are held."""
+        return bool(self._open or self._held)
 
     @property
     def captures_this_call(self) -> bool:
@@ -129,6 +136,7 @@ class TurnCapture:
         """Open a run, close it, or set its weight version, as a trainer requests in `order`."""
         if order.weights is not None:
             self.weights = order.weights
+            self._go_on(order.run)
         if not order.open:
             self._close(order.run)
         elif order.lease_s is None:
@@ -137,6 +145,25 @@ class TurnCapture:
             self._open[order.run] = time.monotonic() + order.lease_s
             loop = asyncio.get_running_loop()
             loop.call_later(order.lease_s, self._end_leases)
+        if order.hold:
+            self._hold(order.run, order.lease_s)
+
+    def _hold(self, run: str, lease_s: float | None) -> None:
+        self._go_on(run)
+        self._held[run] = may_go_on = asyncio.Event()
+        if lease_s is not None:
+            asyncio.get_running_loop().call_later(lease_s, self._end_hold, run, may_go_on)
+
+    def _end_hold(self, run: str, may_go_on: asyncio.Event) -> None:
+        """Let the calls go on whose trainer has not set new weights within its lease."""
+        if self._held.get(run) is may_go_on:
+            logger.warning("calls of training run %s go on: its trainer has been silent", run)
+            self._go_on(run)
+
+    def _go_on(self, run: str) -> None:
+        may_go_on = self._held.pop(run, None)
+        if may_go_on is not None:
+            may_go_on.set()
 
     def _end_leases(self) -> None:
         """Close the runs whose trainer has not renewed its lease."""
@@ -147,6 +174,7 @@ class TurnCapture:
 
     def _close(self, run: str) -> None:
         self._open.pop(run, None)
+        self._go_on(run)
         for rollout in [key for key in self._kept if _trainer_of(key[0]) == run]:
             self._forget(rollout)
         if not self._open:
@@ -161,6 +189,7 @@ class TurnCapture:
 
         `judge`: checks the token ids of the answer.
         """
+        await self._until_it_may_begin(call)
         rollout = self._rollout()
         if rollout is None:
             return await call
@@ -178,6 +207,26 @@ class TurnCapture:
             )
         self._keep(rollout, CapturedTurn(began, took_s, tokens, verdict, weights, self.weights))
         return answer
+
+    async def _until_it_may_begin(self, call: Awaitable[object]) -> None:
+        """Wait while the current call's run is held. Closes the call when that is cancelled."""
+        while (may_go_on := self._hold_of(current_call())) is not None:
+            try:
+                await may_go_on.wait()
+            except BaseException:
+                if isinstance(call, Coroutine):
+                    call.close()
+                raise
+
+    def _hold_of(self, call: CallContext) -> asyncio.Event | None:
+        row = call.row
+        if not self._held or row is None or call.in_environment:
+            return None
+        if row.run:
+            return self._held.get(_trainer_of(row.run))
+        # A path names no run: with two of them it could be either's.
+        runs = {*self._held, *self._open}
+        return next(iter(self._held.values())) if len(runs) == 1 else None
 
     def take(self, row: RowIdentity) -> TurnsTaken:
         """Return the turns of a rollout and forget them."""

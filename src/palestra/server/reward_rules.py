@@ -1,8 +1,9 @@
 """`RewardRules`: an environment's declared rewards, which `palestra verify-env` checks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
@@ -21,12 +22,18 @@ WRONG_KINDS: Final[Mapping[str, str]] = {
 """The kinds of wrong answers that `verify-env` makes up, each with a description."""
 
 
+class _Default(float):
+    """A limit that the author did not write, which differs from the same number written."""
+
+
 @dataclass(frozen=True, slots=True)
 class RewardRules:
-    """The rewards that a verifier may return. By default 1 for a right and 0 for a wrong answer."""
+    """The rewards that a verifier may return. By default 1 for a right and 0 for a wrong answer; with
+    weighted components, the sum of the positive weights, and the sum of the negative ones at least.
+    """
 
-    lowest: float = 0.0
-    highest: float = 1.0
+    lowest: float = _Default(0.0)
+    highest: float = _Default(1.0)
     """The reward of a right answer."""
     wrong: float = 0.0
     """The highest reward of a wrong answer; more than `lowest` if there is partial credit."""
@@ -48,3 +55,17 @@ class RewardRules:
                 f"reward_rules: `unsure` names an unknown kind: {', '.join(map(repr, unknown))}{near}",
                 hint=f"kinds: {', '.join(WRONG_KINDS)}",
             )
+
+    def for_weights(self, weights: Iterable[float]) -> Self:
+        """Return the rules for a sum of components from 0 to 1 with these weights. A limit that the
+        author wrote stays, and without weights both stay.
+        """
+        numbers = [float(weight) for weight in weights]
+        if not numbers:
+            return self
+        rules = self
+        if isinstance(self.lowest, _Default):
+            rules = replace(rules, lowest=math.fsum(weight for weight in numbers if weight < 0))
+        if isinstance(self.highest, _Default):
+            rules = replace(rules, highest=math.fsum(weight for weight in numbers if weight > 0))
+        return rules

@@ -141,6 +141,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "bool_parsing": "should be true or false",
     "bool_type": "should be true or false",
     "string_type": "should be text",
+    "string_too_short": "should not be empty",
 }
 _RANGE_WORDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _BOUNDS: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})

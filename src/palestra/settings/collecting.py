@@ -164,7 +164,7 @@ class CollectArgs(RunArgs):
     agent_name: Annotated[str | None, flag("--agent")] = Field(
         default=None, description="Agent for rows that name none."
     )
-    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 runs none.")
     num_repeats_add_seed: Annotated[
         bool, flag("--num-repeats-add-seed/--no-num-repeats-add-seed")
     ] = Field(default=False, description="Seed each rollout with its index.")

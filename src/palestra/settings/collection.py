@@ -125,6 +125,10 @@ class CollectSettings:
     """
     verified_by: str = ""
     """The arguments that name the environment for `palestra reverify`, used in hints."""
+    reverify_words: str = "palestra reverify"
+    """The words that call the command for re-verification, as the user of this run types them."""
+    resume_words: str = "--output {} --resume"
+    """The options that continue this run, as its user types them. `{}`: the output."""
     command: str = ""
     """The command or the Python call that starts the run, without secrets. It is recorded."""
 

@@ -24,7 +24,7 @@ class EvalArgs(ModelArgs, JsonArgs):
         description="Tasks of your own instead of the environment's: .jsonl, .json, .csv, .tsv or "
         ".parquet, also .gz and .zst.",
     )
-    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 means none.")
+    limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 runs none.")
     output: Annotated[Path | None, flag("--output", "-o")] = Field(
         default=None, description="Where scored rows go; default a new folder in runs/."
     )
@@ -151,7 +151,7 @@ class ReverifyArgs(OwnSettings, JsonArgs):
         default=None,
         description="Materialized inputs or tasks, for fields that the rollouts lack.",
     )
-    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 means none.")
+    limit: int | None = Field(default=None, ge=0, description="First n rows; 0 verifies none.")
     only: Annotated[tuple[RolloutName, ...], flag("--only", metavar="TASK:ROLLOUT")] = Field(
         default=(), description="Only this rollout, such as 17:3; repeatable."
     )

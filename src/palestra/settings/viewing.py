@@ -29,7 +29,9 @@ class ViewArgs(JsonArgs):
         default=None, ge=0, le=65_535, description="Default 7717, or the next free one."
     )
     host: str = Field(
-        default="127.0.0.1", description="Another address of this machine to answer at."
+        default="127.0.0.1",
+        min_length=1,
+        description="Another address of this machine to answer at.",
     )
     allow_host: Annotated[tuple[str, ...], flag("--allow-host", metavar="NAME")] = Field(
         default=(), description="A host name that requests may use; repeatable."

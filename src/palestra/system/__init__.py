@@ -1,5 +1,6 @@
 """Access to the operating system, with the standard library only.
 
+- `background.py`: work that runs beside other work, and ends with it;
 - `caches.py`: the folder for what can be made again;
 - `commands.py`: run other programs within a time limit;
 - `files.py`: write files whole or not at all;
@@ -12,6 +13,7 @@
 - `lookout.py`: whether a watched process is stuck.
 """
 
+from palestra.system.background import background
 from palestra.system.caches import cache_folder
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
 from palestra.system.credentials import bears_token, names_this_machine
@@ -63,6 +65,7 @@ __all__ = [
     "Process",
     "Pulse",
     "ask_for_stacks",
+    "background",
     "bears_token",
     "beating",
     "become_subreaper",

@@ -24,8 +24,8 @@ from palestra.training.jobs import Arrived, TrainingJob
 from palestra.training.outcomes import Completed, Failed, FailureClass, Outcome, Summary
 from palestra.training.policies import OnIncomplete, Outage
 from palestra.training.requests import Key
-from palestra.training.settings import ClientSettings, OnStale
-from palestra.training.staleness import recent_turns_only, stale, too_old
+from palestra.training.settings import ClientSettings
+from palestra.training.staleness import continued, is_stale, stale
 from palestra.training.tokens import INCOMPLETE_CAPTURE
 
 COMPLETED: Final = "completed"
@@ -200,9 +200,7 @@ class Batch:
 
     def _continued(self, outcome: Completed, weights: int | None) -> Completed:
         """Return a rollout, with the turns marked that are too old when the policy is `continue`."""
-        if self._settings.on_stale is not OnStale.CONTINUE:
-            return outcome
-        marked = recent_turns_only(outcome, weights, self._settings.max_staleness)
+        marked = continued(outcome, weights, self._settings)
         if marked.masked:
             self._masked.add(outcome.key)
         return marked
@@ -235,7 +233,7 @@ class Batch:
         if outcome.group_id in self._dropped:
             failure = FailureClass.CANCELLED
             why = f"its group was dropped: {self._dropped[outcome.group_id]}"
-        elif self._is_stale(outcome, weights):
+        elif is_stale(outcome, weights, self._settings):
             failure = FailureClass.STALE
             why = stale(outcome.oldest_weights, weights, self._settings.max_staleness)
         else:
@@ -243,12 +241,6 @@ class Batch:
         request = self.jobs[outcome.key].request
         instead = failed(request, failure, why, attempts=outcome.attempt)
         return replace(instead, agent=outcome.agent)
-
-    def _is_stale(self, outcome: Completed, weights: int | None) -> bool:
-        max_staleness = self._settings.max_staleness
-        if self._settings.on_stale in {OnStale.KEEP, OnStale.CONTINUE}:
-            return False
-        return too_old(outcome.oldest_weights, weights, max_staleness)
 
     def group_of(
         self, group: int | str, outcomes: dict[Key, Outcome], weights: int | None

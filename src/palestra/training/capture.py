@@ -63,6 +63,16 @@ class ModelServers:
         if failures:
             raise failures[0]
 
+    async def hold(self) -> None:
+        """Let no rollout of this run begin a call of the model until the next weight version.
+
+        Raises CallError when a model server cannot be reached.
+        """
+        order = TrainingRun(run=self._run, open=self._capture, hold=True, lease_s=self._lease_s)
+        failures = await self._tell_all(order)
+        if failures:
+            raise failures[0]
+
     async def keep_open(self) -> None:
         """Renew the lease of this run on the model servers. Runs until it is cancelled."""
         order = TrainingRun(run=self._run, open=self._capture, lease_s=self._lease_s)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from palestra.schema import (
     GENERATION_IDS,
     TokenFault,
@@ -24,8 +26,7 @@ CONTEXT: Final = 8
 """The number of ids on each side of a difference that an error shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawTurn:
+class RawTurn(msgspec.Struct, frozen=True):
     """One call of the model: its whole prompt, its sampled ids, and the verdict on both."""
 
     tokens: TurnTokens
@@ -65,6 +66,7 @@ def chained(
     chain = Chained()
     ids_so_far: list[int] = []
     open_chain: list[Turn] = []
+    last = len(turns) - 1
     for number, turn in enumerate(turns):
         made_up = _made_up(key, number, turn)
         if made_up is not None:
@@ -83,14 +85,17 @@ def chained(
             chain.chains.append(Chain(open_chain))
         open_chain.append(
             Turn(
-                tokens.prompt[len(ids_so_far) :] if broken is None else tokens.prompt,
+                tokens.prompt[len(ids_so_far) :]
+                if broken is None and ids_so_far
+                else tokens.prompt,
                 tokens.generation,
                 tokens.log_probs if fault is None else [],
                 turn.weights_start,
                 turn.weights_end,
             )
         )
-        ids_so_far = tokens.all
+        if number < last:
+            ids_so_far = tokens.all
     return chain
 
 

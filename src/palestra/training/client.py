@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Any, Self, final
 
 from palestra.config import ResolvedConfig
 from palestra.errors import (
@@ -23,6 +23,7 @@ from palestra.errors import (
     PalestraError,
     mask_error,
 )
+from palestra.system import background
 from palestra.training.batch import Halt
 from palestra.training.capture import ModelServers
 from palestra.training.errors import Cause
@@ -128,14 +129,13 @@ class RolloutClient:
         self._stack.push_async_callback(watch.stop)
         # Whatever still runs at the end is cancelled, and left behind when it will not stop.
         self._stack.push_async_callback(pool.close)
-        watching = asyncio.create_task(pool.watch(), name="watch over rollouts")
-        self._stack.push_async_callback(_cancelled, watching)
-        keeping = asyncio.create_task(self._keep_order(pool, models), name="order among rollouts")
-        self._stack.push_async_callback(_cancelled, keeping)
-        leasing = asyncio.create_task(models.keep_open(), name="lease on captured turns")
-        self._stack.push_async_callback(_cancelled, leasing)
-        asking = asyncio.create_task(unresponsive.watch(), name="asking servers")
-        self._stack.push_async_callback(_cancelled, asking)
+        for work, name in (
+            (pool.watch(), "watch over rollouts"),
+            (self._keep_order(pool, models), "order among rollouts"),
+            (models.keep_open(), "lease on captured turns"),
+            (unresponsive.watch(), "asking servers"),
+        ):
+            await self._stack.enter_async_context(background(work, name))
         self._stack.callback(runner.close)
         return _Inside(
             servers,
@@ -258,10 +258,27 @@ class RolloutClient:
         """
         inside = self._running
         inside.pool.set_weights(checked_version(version, inside.pool.weights))
+        await self._tell_models(inside, inside.models.open(version))
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`.
+
+        Calls that run go on. Raises CallError: a model server cannot be reached.
+        """
+        inside = self._running
+        await self._tell_models(inside, inside.models.hold())
+
+    @property
+    def weight_version(self) -> int | None:
+        """The weight version that was set last; None before the first."""
+        return None if self._inside is None else self._inside.pool.weights
+
+    async def _tell_models(self, inside: "_Inside", order: Coroutine[Any, Any, None]) -> None:
         if inside.pool.death is not None:
+            order.close()
             return  # nobody is there to be told, and the next outcome says so
         try:
-            await inside.models.open(version)
+            await order
         except CallError:
             await inside.watch.settled()
             if inside.pool.death is None:
@@ -285,9 +302,3 @@ class _Inside:
 async def _close(models: ModelServers, pool: Pool) -> None:
     if not pool.halted:  # else nobody is there to be told
         await models.close()
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

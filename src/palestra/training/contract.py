@@ -88,6 +88,17 @@ class RolloutSource(Protocol):
         """Start rollouts again."""
         ...
 
+    @property
+    def weight_version(self) -> int | None:
+        """The weight version that was set last; None before the first."""
+        ...
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`: while the weights
+        change, a turn that ends is not followed by one of unknown weights. Calls that run go on.
+        """
+        ...
+
     async def set_weight_version(self, version: int) -> None:
-        """Set the version of the model's weights from now on."""
+        """Set the version of the model's weights from now on. Held calls go on."""
         ...

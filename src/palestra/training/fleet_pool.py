@@ -19,6 +19,7 @@ from typing import Any, Final, Self, final
 
 from palestra.errors import BadInput, ConfigError, Layer
 from palestra.schema import encode_json
+from palestra.system import background
 from palestra.training.batch import Halt
 from palestra.training.checks import MAPPING, SECONDS, require, whole
 from palestra.training.errors import Cause
@@ -38,7 +39,6 @@ LOOK_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 REOPEN_AFTER_S: Final = 2.0
 LONGEST_REOPENING_S: Final = 60.0
-CANCEL_EVERY_S: Final = 0.5
 
 
 @final
@@ -129,15 +129,14 @@ class FleetPool:
         self._attempts = FleetAttempts(self._fleets, settings.attempts)
         pool = Pool(settings, guard, self._attempts.attempt)
         self._stack.push_async_callback(pool.close)
-        await self._keep(pool.watch(), "watch over rollouts")
-        await self._keep(self._watch_outage(pool), "watch over the pool")
-        for fleet in self._fleets:
-            await self._keep(self._tend(pool, fleet), f"watch over fleet {fleet.name}")
+        works = {
+            "watch over rollouts": pool.watch(),
+            "watch over the pool": self._watch_outage(pool),
+            **{f"watch over fleet {item.name}": self._tend(pool, item) for item in self._fleets},
+        }
+        for name, work in works.items():
+            await self._stack.enter_async_context(background(work, name))
         return pool
-
-    async def _keep(self, work: Any, name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._stack.push_async_callback(_cancelled, task)
 
     # Fleets that come and go
 
@@ -255,7 +254,19 @@ class FleetPool:
         """
         pool = self._running
         pool.set_weights(checked_version(version, pool.weights))
-        await asyncio.gather(*(fleet.look(version) for fleet in self._fleets))
+        await asyncio.gather(*(fleet.set_weights(version) for fleet in self._fleets))
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`, on all fleets.
+
+        A fleet that cannot be told gets no rollout until then. Calls that run go on.
+        """
+        await asyncio.gather(*(fleet.hold() for fleet in self._fleets))
+
+    @property
+    def weight_version(self) -> int | None:
+        """The weight version that was set last; None before the first."""
+        return None if self._pool is None else self._pool.weights
 
     @property
     def _running(self) -> Pool:
@@ -273,10 +284,3 @@ class _AnyRow:
 
 
 _ANY_ROW: Final = _AnyRow()
-
-
-async def _cancelled(task: "asyncio.Task[None]") -> None:
-    """Cancel a task until it ends: a client that it closes may swallow the first cancellation."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=CANCEL_EVERY_S)

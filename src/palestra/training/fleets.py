@@ -100,6 +100,8 @@ class PooledFleet:
         self.running = 0
         """The number of rollouts that it has."""
         self._weights: int | None = None
+        self._holds = False
+        """Whether its rollouts begin no call of the model until their weights are set."""
         self._queue: list[_Bundle] = []
         """The rollouts that are submitted at the next turn of the event loop."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,6 +113,8 @@ class PooledFleet:
         source = self._make()
         self._source = await self._stack.enter_async_context(source)
         self._weights = None
+        if self._holds:
+            await self._source.hold_calls()
         await self.look(weights)
 
     async def close(self) -> None:
@@ -132,7 +136,8 @@ class PooledFleet:
         try:
             async with asyncio.timeout(ANSWER_S):
                 health = await source.health()
-                if health.ok and weights is not None and weights != self._weights:
+                news = weights is not None and weights != self._weights and not self._holds
+                if health.ok and weights is not None and news:
                     await source.set_weight_version(weights)
                     self._weights = weights
         except BadInput:
@@ -144,6 +149,24 @@ class PooledFleet:
         if health.ok:
             self.repeatable = health.repeatable
         self.reason = health.reason if not health.ok else ""
+
+    async def hold(self) -> None:
+        """Let its rollouts begin no call of the model until their weights are set."""
+        self._holds = True
+        source = self._source
+        if source is None:
+            return
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await source.hold_calls()
+        except OUTAGES as error:
+            self.reason = str(error) or f"it did not answer within {ANSWER_S:g} s"
+
+    async def set_weights(self, weights: int) -> None:
+        """Set the weight version of its model, and let held calls go on."""
+        if self._holds:
+            self._holds, self._weights = False, None
+        await self.look(weights)
 
     @property
     def is_usable(self) -> bool:

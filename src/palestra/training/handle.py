@@ -91,7 +91,7 @@ class Handle:
         Raises InputDataError at once when a group of the submission does not have `size` members.
         """
         batch = self._lane.batch
-        check_group_sizes(batch.members, size)
+        check_group_sizes({group: len(keys) for group, keys in batch.members.items()}, size)
         groups: dict[int | str, dict[Key, Outcome]] = {}
         handed_out = 0
         try:

@@ -2,7 +2,9 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from palestra.engine import Job
 from palestra.training.errors import BatchFailed
@@ -72,8 +74,7 @@ class TrainingJob(Job):
         return (mine, self.number) < (theirs, other_job.number)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempted:
+class Attempted(msgspec.Struct, frozen=True):
     """The result of one attempt: the rollout's outcome, or the pause before another attempt."""
 
     outcome: Outcome | None = None
@@ -84,8 +85,7 @@ class Attempted:
     """The broken rule for tokens, which ends the batch; else None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(NamedTuple):
     """An outcome that waits to be taken."""
 
     outcome: Outcome

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 import palestra.errors
+from palestra.schema import encodable
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key
 
@@ -33,7 +34,7 @@ class Turn(msgspec.Struct, frozen=True):
     generated_ids: list[int]
     logprobs: list[float]
     """The log prob of each generated id when it was sampled. Empty when the original values are
-    invalid (a NaN, too few): such a turn is not trained on, and its rollout is masked."""
+    invalid (a NaN, too few): such a turn is not trained on."""
     weights_start: int | None = None
     """The trainer's weight version when the call began; None when the trainer never set one."""
     weights_end: int | None = None
@@ -262,6 +263,11 @@ def json_of(value: object) -> bytes:
     return msgspec.json.encode(value, enc_hook=_raw_to_json)
 
 
+def packed_of(value: object) -> bytes:
+    """Return a value that may contain outcomes as MessagePack, in a tenth of the time of JSON."""
+    return msgspec.msgpack.encode(value, enc_hook=_packable)
+
+
 def from_json(text: bytes | msgspec.Raw, kind: Any) -> Any:
     """Read a value of type `kind`, which may contain outcomes, from JSON.
 
@@ -274,6 +280,10 @@ def _raw_to_json(value: object) -> Any:
     if isinstance(value, RawRow):
         return msgspec.Raw(value.line)
     raise NotImplementedError(f"{type(value).__name__} is not part of an outcome")
+
+
+def _packable(value: object) -> Any:
+    return value.packable if isinstance(value, RawRow) else encodable(value)
 
 
 def _raw_of_json(kind: type, value: Any) -> Any:

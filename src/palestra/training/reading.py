@@ -1,8 +1,7 @@
 """Converts an agent's answer to a `Completed`: reward, tokens, times."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple
 
 from palestra.errors import CallError, CallEvidence, Layer, Outcome, VerifierError
 from palestra.rollouts import checked
@@ -40,9 +39,7 @@ class WrongRow(CallError):
     retriable = False
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class AttemptAnswer:
+class AttemptAnswer(NamedTuple):
     """The answer and the captured turns of one attempt."""
 
     job: TrainingJob

@@ -23,7 +23,7 @@ class Key(NamedTuple):
         return f"{self.task_id}:{self.rollout_index}"
 
 
-class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One requested rollout. `row`: the task row of the dataset, which is not changed."""
 
     row: JsonObject

@@ -121,8 +121,10 @@ def distinct_requests(
         wrong = problem_of(request)
         if wrong:
             problems.append(f"requests[{index}]: {wrong}")
-        elif accepted.setdefault(request.key, request) is not request:
+        elif request.key in accepted:
             problems.append(f"{request.key} is asked for twice")
+        else:
+            accepted[request.key] = request
     return list(accepted.values()), problems
 
 
@@ -178,10 +180,10 @@ def _earliest(now: float, *limits_s: float | None) -> float | None:
     return now + min(set_limits) if set_limits else None
 
 
-def check_group_sizes(members: Mapping[int | str, Sequence[Key]], size: int) -> None:
+def check_group_sizes(sizes: Mapping[int | str, int], size: int) -> None:
     """Raise InputDataError when a group of a submission does not have `size` members."""
     require("the size of groups", size, whole(1))
-    odd_sizes = {group: len(keys) for group, keys in members.items() if len(keys) != size}
+    odd_sizes = {group: count for group, count in sizes.items() if count != size}
     if odd_sizes:
         group, count = next(iter(odd_sizes.items()))
         raise InputDataError(

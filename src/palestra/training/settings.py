@@ -83,7 +83,7 @@ class Attempts:
         """
         require("attempts.most", self.most, MAPPING)
         most_attempts = {
-            chosen("attempts.most", kind, FAILURES): n for kind, n in self.most.items()
+            chosen("a key of attempts.most", kind, FAILURES): n for kind, n in self.most.items()
         }
         for kind, count in most_attempts.items():
             require(f"attempts.most[{kind}]", count, whole(1))
@@ -161,6 +161,12 @@ class ClientSettings:
         _require_all(self, _RULES)
         # A policy that is only spelt like one would be compared with none of them, and do nothing.
         checked = {name: chosen(name, getattr(self, name), kind) for name, kind in _POLICIES}
+        if self.max_staleness is None and checked["on_stale"] in _WITHOUT_EFFECT:
+            raise ConfigError(
+                f"on_stale is {checked['on_stale'].value!r} and max_staleness is None, so no rollout "
+                "ever becomes stale",
+                hint="set max_staleness: the number of versions that weights may be old",
+            )
         words, policies = self.on_incomplete, self.policies
         return dataclasses.replace(
             self,
@@ -244,6 +250,8 @@ _POLICIES: Final[tuple[tuple[str, Any], ...]] = (
     ("on_discontinuity", OnViolation),
     ("on_stale", OnStale),
 )
+_WITHOUT_EFFECT: Final = frozenset({OnStale.ABORT, OnStale.CONTINUE})
+"""The policies that do nothing without `max_staleness`. `drop` is the default, so it is allowed."""
 _MOST_DOUBLINGS: Final = 32
 
 

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from palestra.training.outcomes import Chain, Completed, Turn
+from palestra.training.settings import ClientSettings, OnStale
 
 OLD_TOKENS = "stale"
 """The start of the mask reason of a rollout whose turns are all too old."""
@@ -29,6 +30,20 @@ def stale(sampled: int | None, now: int | None, max_staleness: int | None) -> st
         f"its oldest tokens are of weight version {sampled}, and the weights are at {now}: "
         f"more than max_staleness={max_staleness} apart"
     )
+
+
+def is_stale(outcome: Completed, now: int | None, settings: ClientSettings) -> bool:
+    """Whether a completed rollout is too old to be handed out, as `on_stale` says."""
+    if settings.on_stale in {OnStale.KEEP, OnStale.CONTINUE}:
+        return False
+    return too_old(outcome.oldest_weights, now, settings.max_staleness)
+
+
+def continued(outcome: Completed, now: int | None, settings: ClientSettings) -> Completed:
+    """Return the rollout; with `on_stale=continue`, with its turns that are too old marked."""
+    if settings.on_stale is not OnStale.CONTINUE:
+        return outcome
+    return recent_turns_only(outcome, now, settings.max_staleness)
 
 
 def recent_turns_only(outcome: Completed, now: int | None, max_staleness: int | None) -> Completed:

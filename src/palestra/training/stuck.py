@@ -53,11 +53,12 @@ def stuck_sentence(server: RunningInstance) -> str:
 
 def stuck_cause(server: RunningInstance, waiting: Iterable[Key]) -> Cause:
     """Return the cause for rollouts that do not come back because a server is stuck."""
+    sentence = stuck_sentence(server)
     return Cause(
-        sentence=stuck_sentence(server),
+        sentence=sentence,
         process=server.name,
         pid=server.pid,
-        setting=HINT,
+        setting=f"`kill -CONT {server.pid}` lets it go on" if "SIGSTOP" in sentence else HINT,
         stack=tuple(server.reason.splitlines()[1:]),
         waiting=tuple(waiting),
     )

@@ -250,8 +250,12 @@ class SyncRolloutClient:
         """Start rollouts again."""
         self._loop.run(_called(self._entered.resume))
 
+    def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`."""
+        self._loop.run(self._entered.hold_calls())
+
     def set_weight_version(self, version: int) -> None:
-        """Set the version of the model's weights from now on."""
+        """Set the version of the model's weights from now on. Held calls go on."""
         self._loop.run(self._entered.set_weight_version(version))
 
     @property

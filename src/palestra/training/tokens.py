@@ -7,10 +7,20 @@ agent dropped are filled in. The ids on the items are used only if nothing was c
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from palestra.schema import Response, TurnTokens, first_difference, never_made, tokens_on, turn_ends
+from msgspec.structs import replace
+
+from palestra.schema import (
+    OutputItem,
+    Response,
+    TurnTokens,
+    first_difference,
+    never_made,
+    put_tokens,
+    tokens_on,
+    turn_ends,
+)
 from palestra.server import TurnsTaken
 from palestra.training.chains import RawTurn
 
@@ -18,8 +28,7 @@ INCOMPLETE_CAPTURE: Final = "incomplete capture"
 """The start of the mask reason of a rollout with missing token ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """The turns of a rollout. `incomplete`: why some token ids are missing; else empty."""
 
     turns: list[RawTurn]
@@ -43,14 +52,17 @@ def read_turns(
     ends = turn_ends(response.output)
     if ends and never_made(response.output[ends[-1]], response):
         ends.pop()
-    carried = [tokens_on(response.output[end]) for end in ends]
+    carriers = [response.output[end] for end in ends]
+    carried = [tokens_on(carrier) for carrier in carriers]
     if not carried:
         return Read([], "the rollout has no turn of the model")
     known_tokens = [tokens for tokens in carried if tokens is not None]
     if len(known_tokens) == len(carried):
         # With as many calls as turns, each turn is one of them, whatever else was forgotten.
         is_whole = len(sampled) == len(known_tokens) or (captured is not None and not captured.lost)
-        return Read(_matched(known_tokens, sampled, bounds, is_whole=is_whole))
+        turns = _matched(known_tokens, sampled, bounds, is_whole=is_whole)
+        _share(carriers, known_tokens, turns)
+        return Read(turns)
     if len(carried) <= len(calls) == len(sampled):
         return Read(sampled)
     return Read(
@@ -85,6 +97,15 @@ def _matched(
             turn = RawTurn(tokens, tokens.verdict, *bounds)
         turns.append(turn)
     return turns
+
+
+def _share(
+    carriers: Sequence[OutputItem], known_tokens: Sequence[TurnTokens], turns: Sequence[RawTurn]
+) -> None:
+    """Give the items the captured lists that equal theirs, so that memory has the ids once."""
+    for carrier, tokens, turn in zip(carriers, known_tokens, turns, strict=True):
+        if turn.tokens is not tokens and turn.tokens.log_probs == tokens.log_probs:
+            put_tokens(carrier, turn.tokens)
 
 
 def _same(tokens: TurnTokens, captured: TurnTokens) -> bool:

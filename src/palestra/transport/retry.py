@@ -198,7 +198,8 @@ def _notice(count: RetryCount, plan: str) -> None:
     # The first one is said at once; under load one line per few seconds is enough.
     if count.retries == 1 or now - count.last_notice > 5.0:
         count.last_notice = now
-        logger.warning("%s; %s (%d retries so far)", count.last_reason, plan, count.retries)
+        tries = "1 retry" if count.retries == 1 else f"{count.retries} retries"
+        logger.warning("%s; %s (%s so far)", count.last_reason, plan, tries)
 
 
 def retry_after_s(reply: HttpReply) -> float | None:

@@ -31,7 +31,7 @@ SAFE_HEADERS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AccessRefusal:
     """Why a request is not answered."""
 
     status: int
@@ -50,24 +50,28 @@ class Access:
     token: str
     hosts: frozenset[str] = frozenset()
 
-    def refusal(self, method: str, path: str, headers: Sequence[tuple[str, str]]) -> Refusal | None:
+    def refusal(
+        self, method: str, path: str, headers: Sequence[tuple[str, str]]
+    ) -> AccessRefusal | None:
         """Return why a request is refused; None when it is answered.
 
         `headers`: names in lower case, and values. A page itself, which holds no data, needs no
         token: its script reads the token from the address and sends it.
         """
         if method not in READING:
-            return Refusal(405, f"{method} is not answered: the viewer only reads")
+            return AccessRefusal(405, f"{method} is not answered: the viewer only reads")
         host = _only_value(headers, "host")
         if host is None or not self._is_ours(host):
-            return Refusal(403, "the request names another host; --allow-host NAME allows it")
+            return AccessRefusal(403, "the request names another host; --allow-host NAME allows it")
         origins = _values(headers, "origin")
         if any(origin not in {f"http://{host}", f"https://{host}"} for origin in origins):
-            return Refusal(403, "the request comes from another origin")
+            return AccessRefusal(403, "the request comes from another origin")
         if self._is_of_another_site(path, headers):
-            return Refusal(403, "the request comes from another site")
+            return AccessRefusal(403, "the request comes from another site")
         if path.startswith(API) and not self._has_token(headers):
-            return Refusal(403, "the request lacks the token: open the address that was printed")
+            return AccessRefusal(
+                403, "the request lacks the token: open the address that was printed"
+            )
         return None
 
     def _is_ours(self, host: str) -> bool:

@@ -22,10 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palestra.analysis import QueryError
 from palestra.errors import PalestraError
-from palestra.viewer import replies
-from palestra.viewer.access import API, SAFE_HEADERS, Access, Refusal
+from palestra.viewer.access import API, SAFE_HEADERS, Access, AccessRefusal
 from palestra.viewer.catalog import NoSuchRun
-from palestra.viewer.endpoints import ENDPOINTS, Endpoint
+from palestra.viewer.endpoints import ENDPOINTS, ViewerEndpoint
 from palestra.viewer.index import RunChanged
 from palestra.viewer.pages import (
     about,
@@ -42,10 +41,12 @@ from palestra.viewer.pages import (
     tasks,
     tokens,
 )
-from palestra.viewer.reads import PageLeft, Reads, Stop
+from palestra.viewer.reads import PageLeft, Reads, ReadStop
+from palestra.viewer.replies.base import ErrorReply, Reply
+from palestra.viewer.replies.runs import Live
 from palestra.viewer.requests import NoSuchRow, PageRequest, StillIndexing, Viewer
 
-Answer = Callable[[PageRequest], replies.Reply]
+Answer = Callable[[PageRequest], Reply]
 ANSWERS: Final[Mapping[str, Answer]] = {
     "session": runs.session,
     "runs": runs.runs,
@@ -90,7 +91,7 @@ LIVE_AT_LEAST_S: Final = 15.0
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 PAGE_LEFT: Final = 499
-INDEXING_S: Final = 2.0
+INDEXING_S: Final = 1.0
 """How long a request waits for the index to reach its row."""
 INDEXING_POLL_S: Final = 0.1
 _ASSETS: Final[Mapping[str, str]] = {
@@ -120,10 +121,10 @@ def make_app(viewer: Viewer, access: Access) -> ASGIApp:
         Route(f"{API}{{rest:path}}", _unknown),
         Route("/{rest:path}", _page),
     ]
-    return Guard(Starlette(routes=routes), access)
+    return GuardedApp(Starlette(routes=routes), access)
 
 
-class Guard:
+class GuardedApp:
     """Refuses requests before the app sees them, and adds the safe headers to every answer."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -154,8 +155,8 @@ class Guard:
         await self._app(scope, receive, send_safely)
 
 
-def _refused(refusal: Refusal) -> Response:
-    reply = replies.ErrorReply(error="Refused", message=refusal.message)
+def _refused(refusal: AccessRefusal) -> Response:
+    reply = ErrorReply(error="Refused", message=refusal.message)
     headers = {"allow": "GET, HEAD"} if refusal.status == 405 else {}
     return Response(_encoder.encode(reply), refusal.status, headers=headers, media_type=JSON)
 
@@ -164,14 +165,14 @@ async def _answer(
     viewer: Viewer,
     reads: Reads,
     streams: Mapping[str, Callable[[PageRequest], AsyncIterator[bytes]]],
-    endpoint: Endpoint,
+    endpoint: ViewerEndpoint,
     request: Request,
 ) -> Response:
-    page_request = PageRequest(viewer, request.path_params, dict(request.query_params), Stop())
+    page_request = PageRequest(viewer, request.path_params, dict(request.query_params), ReadStop())
     unknown = [name for name in request.query_params if name not in endpoint.parameters]
     if unknown:
         message = f"{endpoint.path} has no parameter {unknown[0][:40]!r}"
-        return _json(400, replies.ErrorReply(error="BadRequest", message=message))
+        return _json(400, ErrorReply(error="BadRequest", message=message))
     if endpoint.streams:
         return StreamingResponse(streams[endpoint.name](page_request), media_type=LINES)
     try:
@@ -206,11 +207,11 @@ async def _read_when_indexed(request_reply: Callable[[], Awaitable[Response]]) -
         await asyncio.sleep(INDEXING_POLL_S)
 
 
-def _is_heavy(endpoint: Endpoint) -> bool:
+def _is_heavy(endpoint: ViewerEndpoint) -> bool:
     return endpoint.name in HEAVY
 
 
-def _read_endpoint(name: str, page_request: PageRequest, stop: Stop) -> Response:
+def _read_endpoint(name: str, page_request: PageRequest, stop: ReadStop) -> Response:
     page_request = replace(page_request, stop=stop)
     if name in BYTES:
         media_type, data = BYTES[name](page_request)
@@ -227,11 +228,11 @@ async def _wait_for_disconnect(request: Request) -> None:
             return
 
 
-def _json(status: int, reply: replies.Reply) -> Response:
+def _json(status: int, reply: Reply) -> Response:
     return Response(encoded(reply), status, media_type=JSON)
 
 
-def encoded(reply: replies.Reply) -> bytes:
+def encoded(reply: Reply) -> bytes:
     """Return a reply as JSON. Lone surrogates, which UTF-8 lacks, are written as escapes."""
     try:
         return _encoder.encode(reply)
@@ -253,7 +254,7 @@ def error_response(error: Exception, *, where: str) -> Response:
     """Return the answer for a part that failed: what happened, and what to do."""
     status = _status_of(error)
     message = error.message if isinstance(error, PalestraError) else _plain_message(error)
-    reply = replies.ErrorReply(
+    reply = ErrorReply(
         error=type(error).__name__,
         message=message,
         hint=error.hint if isinstance(error, PalestraError) else "",
@@ -261,6 +262,7 @@ def error_response(error: Exception, *, where: str) -> Response:
         where=where,
         position=error.position - 1 if isinstance(error, QueryError) else None,
         nearest=error.nearest if isinstance(error, QueryError) else "",
+        indexed=runs.base_of(error.run) if isinstance(error, StillIndexing) else None,
     )
     return _json(status, reply)
 
@@ -292,7 +294,7 @@ async def _live_runs(reads: Reads, page_request: PageRequest) -> AsyncIterator[b
 async def _live(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]:
     computed_at = time.time()
 
-    def state() -> replies.Live:
+    def state() -> Live:
         nonlocal computed_at
         live = runs.live_state(page_request.viewer, page_request.run, computed_at)
         computed_at = live.at if live.changed else computed_at
@@ -302,7 +304,7 @@ async def _live(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]
         yield line
 
 
-async def _changes(reads: Reads, read_reply: Callable[[], replies.Reply]) -> AsyncIterator[bytes]:
+async def _changes(reads: Reads, read_reply: Callable[[], Reply]) -> AsyncIterator[bytes]:
     """Yield a reply each second while it changes, and at least each 15 s."""
     last, said_at = b"", 0.0
     while True:
@@ -331,7 +333,7 @@ def _without_times(line: bytes) -> bytes:
 
 async def _search(reads: Reads, page_request: PageRequest) -> AsyncIterator[bytes]:
     """Yield what a search in transcripts finds, as it goes on."""
-    stop = Stop()
+    stop = ReadStop()
     steps = iter(tables.search(page_request, stop))
     try:
         while True:
@@ -350,7 +352,7 @@ async def _search(reads: Reads, page_request: PageRequest) -> AsyncIterator[byte
 
 async def _unknown(request: Request) -> Response:
     message = f"there is nothing at {request.url.path[:200]}"
-    return _json(404, replies.ErrorReply(error="NotFound", message=message))
+    return _json(404, ErrorReply(error="NotFound", message=message))
 
 
 async def _asset(request: Request) -> Response:
@@ -369,5 +371,5 @@ def _file(name: str) -> Response:
     suffix = name[name.rfind(".") :] if "." in name else ""
     if name not in files or suffix not in _ASSETS:
         message = f"the viewer has no file {name[:80]!r}"
-        return _json(404, replies.ErrorReply(error="NotFound", message=message))
+        return _json(404, ErrorReply(error="NotFound", message=message))
     return Response(files[name].read_bytes(), media_type=_ASSETS[suffix])

@@ -27,7 +27,7 @@ from palestra.rollouts import Announcement, Manifest, announcements, ask_collect
 from palestra.schema import JsonDict, RunPaths, with_compressed
 from palestra.viewer.conversation import Conversations
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
-from palestra.viewer.index import Index, Progress, RunChanged, Snapshot, open_index
+from palestra.viewer.index import Index, IndexProgress, IndexSnapshot, RunChanged, open_index
 
 RENEW_LIVE_S: Final = 10.0
 """The least time between two overviews of a live run."""
@@ -63,7 +63,7 @@ class Overview:
     `made_at`: in seconds since the epoch. A cached property is computed once.
     """
 
-    snapshot: Snapshot
+    snapshot: IndexSnapshot
     made_at: float
 
     @cached_property
@@ -101,7 +101,7 @@ class OpenRun:
         return RunPaths(self.place.path)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> IndexProgress:
         return self._index.progress
 
     @property
@@ -113,7 +113,7 @@ class OpenRun:
         return progress.bytes_indexed >= progress.bytes_total
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> IndexSnapshot:
         return self._index.snapshot
 
     @property
@@ -365,7 +365,7 @@ def _stat(path: Path) -> tuple[int, int] | None:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _counted_rows(entry: RunEntry, snapshot: Snapshot) -> RunEntry:
+def _counted_rows(entry: RunEntry, snapshot: IndexSnapshot) -> RunEntry:
     """Return the line of a run with the counts of its rows, each of which counts as requested."""
     table = snapshot.rollouts
     scored = table.select("outcome:scored")

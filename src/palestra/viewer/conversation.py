@@ -17,8 +17,8 @@ import msgspec
 from palestra.analysis import UNREADABLE, split_row
 from palestra.errors import InputDataError
 from palestra.schema import GENERATION_IDS, JsonObject
-from palestra.viewer.index import Item, Part, RowPlace, Snapshot, read_row
-from palestra.viewer.index.outline import Conversation as SplitRow
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, SplitItem, read_row
+from palestra.viewer.index.outline import SplitRow
 
 MOST_CONVERSATIONS: Final = 16
 MOST_ITEMS: Final = 100_000
@@ -72,11 +72,11 @@ class ConversationItem:
 
 
 @final
-class Conversation:
+class Transcript:
     """The items of one rollout. Rows are read when they are needed, and not kept."""
 
     def __init__(
-        self, row_places: Sequence[RowPlace], source: Literal["scored", "failed", "inputs"]
+        self, row_places: Sequence[IndexedPlace], source: Literal["scored", "failed", "inputs"]
     ) -> None:
         """Create it from the places of its rows, the row with the prompt first."""
         self.places = tuple(row_places)
@@ -98,7 +98,7 @@ class Conversation:
                     items.append(_item(len(items), source, number, section, role, raw))
         return tuple(items)
 
-    def _split(self, row_place: RowPlace) -> SplitRow:
+    def _split(self, row_place: IndexedPlace) -> SplitRow:
         return SplitRow(read_row(row_place))
 
     @cached_property
@@ -132,7 +132,7 @@ class Conversation:
             is_inside = is_models
         return turns
 
-    def details(self, items: Sequence[ConversationItem]) -> list[Item]:
+    def details(self, items: Sequence[ConversationItem]) -> list[SplitItem]:
         """Return the sizes and beginnings of the texts of items."""
         rows = self._rows(items)
         return [rows[item.source].item(item.number) for item in items]
@@ -201,10 +201,10 @@ class Conversations:
     """The conversations that were looked at last: their items, not their texts."""
 
     def __init__(self) -> None:
-        self._last: OrderedDict[tuple[RowPlace, ...], Conversation] = OrderedDict()
+        self._last: OrderedDict[tuple[IndexedPlace, ...], Transcript] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, snapshot: Snapshot, row: int) -> Conversation:
+    def of(self, snapshot: IndexSnapshot, row: int) -> Transcript:
         """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
         conversation = conversation_of(snapshot, row)
         with self._lock:
@@ -219,22 +219,22 @@ class Conversations:
         return conversation
 
 
-def conversation_of(snapshot: Snapshot, row: int) -> Conversation:
+def conversation_of(snapshot: IndexSnapshot, row: int) -> Transcript:
     """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
-    result = snapshot.place(row, Part.RESULT)
+    result = snapshot.place(row, RunPart.RESULT)
     if result is not None:
-        return Conversation([result], "scored")
-    inputs, failure = snapshot.place(row, Part.INPUT), kept_answer(snapshot, row)
+        return Transcript([result], "scored")
+    inputs, failure = snapshot.place(row, RunPart.INPUT), kept_answer(snapshot, row)
     row_places = [row_place for row_place in (inputs, failure) if row_place is not None]
     if not row_places:
-        failure = snapshot.place(row, Part.FAILURE)
+        failure = snapshot.place(row, RunPart.FAILURE)
         row_places = [] if failure is None else [failure]
     if not row_places:
         raise InputDataError("no file holds a row of this rollout")
-    return Conversation(row_places, "inputs" if failure is None else "failed")
+    return Transcript(row_places, "inputs" if failure is None else "failed")
 
 
-def kept_answer(snapshot: Snapshot, row: int) -> RowPlace | None:
+def kept_answer(snapshot: IndexSnapshot, row: int) -> IndexedPlace | None:
     """Return the place of the last failed attempt that kept the model's answer."""
     for row_place in reversed(snapshot.attempts(row)):
         if b'"response"' in read_row(row_place) and "response" in row_fields(row_place):
@@ -242,7 +242,7 @@ def kept_answer(snapshot: Snapshot, row: int) -> RowPlace | None:
     return None
 
 
-def row_fields(row_place: RowPlace) -> dict[str, msgspec.Raw]:
+def row_fields(row_place: IndexedPlace) -> dict[str, msgspec.Raw]:
     """Return the fields of a row, not decoded. Raises InputDataError: the row is no object."""
     fields = split_row(read_row(row_place))
     if fields is None:
@@ -250,7 +250,7 @@ def row_fields(row_place: RowPlace) -> dict[str, msgspec.Raw]:
     return fields
 
 
-def small_fields(row_place: RowPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+def small_fields(row_place: IndexedPlace, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a row that are small enough to decode, without some names."""
     return {
         name: decoded(bytes(raw))

@@ -11,11 +11,32 @@ Parameters that are not listed are refused with 400.
 from dataclasses import dataclass
 from typing import Final
 
-from palestra.viewer import replies
+from palestra.viewer.replies.about import About
+from palestra.viewer.replies.base import Reply
+from palestra.viewer.replies.clusters import ClusterPage
+from palestra.viewer.replies.comparison import ComparePage, CompareTasks
+from palestra.viewer.replies.differences import Diff
+from palestra.viewer.replies.evidence import RewardPanel
+from palestra.viewer.replies.failures import FailureTree
+from palestra.viewer.replies.figures import RunFigures
+from palestra.viewer.replies.rollout import ItemText, OutlinePage, RolloutPage, TranscriptHits
+from palestra.viewer.replies.runs import Live, RunList, RunPage, ViewerSession
+from palestra.viewer.replies.selection import SelectPage
+from palestra.viewer.replies.stored import RawRange, RolloutAttempts, RolloutCommands, Times, Tree
+from palestra.viewer.replies.tables import (
+    Facets,
+    Histograms,
+    RolloutTable,
+    SearchProgress,
+    TableColumns,
+    TaskTable,
+)
+from palestra.viewer.replies.tasks import TaskGroup
+from palestra.viewer.replies.tokens import TokenRange, TokenTurns
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ViewerEndpoint:
     """One endpoint. `streams`: the reply is one JSON object per line, over time.
 
     `reply` None: the body is bytes, with a media type of its own.
@@ -24,7 +45,7 @@ class Endpoint:
     name: str
     """The name of the page's function that asks for it."""
     path: str
-    reply: type[replies.Reply] | None
+    reply: type[Reply] | None
     parameters: tuple[str, ...] = ()
     streams: bool = False
 
@@ -33,52 +54,52 @@ _ROLLOUT: Final = "/api/r/{run}/t/{task}/{rollout}"
 _PAGE: Final = ("q", "sort", "offset", "limit")
 """`q`: a query; `sort`: a field, with `-` for descending; `limit`: at most 500."""
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("session", "/api/session", replies.Session),
-    Endpoint("runs", "/api/runs", replies.RunList),
-    Endpoint("liveRuns", "/api/live", replies.RunList, streams=True),
-    Endpoint("run", "/api/r/{run}", replies.RunPage),
-    Endpoint("figures", "/api/r/{run}/figures", replies.RunFigures),
-    Endpoint("live", "/api/r/{run}/live", replies.Live, streams=True),
-    Endpoint("columns", "/api/r/{run}/columns", replies.Columns),
+ENDPOINTS: Final[tuple[ViewerEndpoint, ...]] = (
+    ViewerEndpoint("session", "/api/session", ViewerSession),
+    ViewerEndpoint("runs", "/api/runs", RunList),
+    ViewerEndpoint("liveRuns", "/api/live", RunList, streams=True),
+    ViewerEndpoint("run", "/api/r/{run}", RunPage),
+    ViewerEndpoint("figures", "/api/r/{run}/figures", RunFigures),
+    ViewerEndpoint("live", "/api/r/{run}/live", Live, streams=True),
+    ViewerEndpoint("columns", "/api/r/{run}/columns", TableColumns),
     # `columns`: names with commas, else those that are `shown`.
-    Endpoint("rollouts", "/api/r/{run}/rollouts", replies.RolloutTable, (*_PAGE, "columns")),
-    Endpoint("tasks", "/api/r/{run}/tasks", replies.TaskTable, (*_PAGE, "columns")),
+    ViewerEndpoint("rollouts", "/api/r/{run}/rollouts", RolloutTable, (*_PAGE, "columns")),
+    ViewerEndpoint("tasks", "/api/r/{run}/tasks", TaskTable, (*_PAGE, "columns")),
     # `of`: `rollouts` (the default) or `tasks`; `fields`: names with commas, else the usual ones.
-    Endpoint("facets", "/api/r/{run}/facets", replies.Facets, ("q", "of")),
-    Endpoint("histograms", "/api/r/{run}/histograms", replies.Histograms, ("q", "of", "fields")),
-    Endpoint("search", "/api/r/{run}/search", replies.SearchProgress, ("q",), streams=True),
-    Endpoint("task", "/api/r/{run}/t/{task}", replies.TaskGroup),
+    ViewerEndpoint("facets", "/api/r/{run}/facets", Facets, ("q", "of")),
+    ViewerEndpoint("histograms", "/api/r/{run}/histograms", Histograms, ("q", "of", "fields")),
+    ViewerEndpoint("search", "/api/r/{run}/search", SearchProgress, ("q",), streams=True),
+    ViewerEndpoint("task", "/api/r/{run}/t/{task}", TaskGroup),
     # One rollout. `q` and `sort`: of the table that it was opened from, for its neighbours.
-    Endpoint("rollout", _ROLLOUT, replies.RolloutPage, ("row", "q", "sort")),
-    Endpoint("outline", f"{_ROLLOUT}/outline", replies.Outline, ("row", "start")),
-    Endpoint("item", f"{_ROLLOUT}/item", replies.ItemText, ("row", "at", "start")),
-    Endpoint("image", f"{_ROLLOUT}/image", None, ("row", "at", "part")),
-    Endpoint("findInTranscript", f"{_ROLLOUT}/find", replies.TranscriptHits, ("row", "text")),
-    Endpoint("reward", f"{_ROLLOUT}/reward", replies.RewardPanel, ("row",)),
-    Endpoint("attempts", f"{_ROLLOUT}/attempts", replies.Attempts),
-    Endpoint("times", f"{_ROLLOUT}/times", replies.Times),
-    Endpoint("tokens", f"{_ROLLOUT}/tokens", replies.TokenTurns, ("row",)),
-    Endpoint("tokenRange", f"{_ROLLOUT}/tokens/{{turn}}", replies.TokenRange, ("row", "start")),
-    Endpoint("raw", f"{_ROLLOUT}/raw", replies.RawRange, ("row", "start")),
-    Endpoint("download", f"{_ROLLOUT}/download", None, ("row",)),
-    Endpoint("tree", f"{_ROLLOUT}/tree", replies.Tree, ("row", "path", "start")),
-    Endpoint("commands", f"{_ROLLOUT}/commands", replies.Commands, ("row",)),
+    ViewerEndpoint("rollout", _ROLLOUT, RolloutPage, ("row", "q", "sort")),
+    ViewerEndpoint("outline", f"{_ROLLOUT}/outline", OutlinePage, ("row", "start")),
+    ViewerEndpoint("item", f"{_ROLLOUT}/item", ItemText, ("row", "at", "start")),
+    ViewerEndpoint("image", f"{_ROLLOUT}/image", None, ("row", "at", "part")),
+    ViewerEndpoint("findInTranscript", f"{_ROLLOUT}/find", TranscriptHits, ("row", "text")),
+    ViewerEndpoint("reward", f"{_ROLLOUT}/reward", RewardPanel, ("row",)),
+    ViewerEndpoint("attempts", f"{_ROLLOUT}/attempts", RolloutAttempts),
+    ViewerEndpoint("times", f"{_ROLLOUT}/times", Times),
+    ViewerEndpoint("tokens", f"{_ROLLOUT}/tokens", TokenTurns, ("row",)),
+    ViewerEndpoint("tokenRange", f"{_ROLLOUT}/tokens/{{turn}}", TokenRange, ("row", "start")),
+    ViewerEndpoint("raw", f"{_ROLLOUT}/raw", RawRange, ("row", "start")),
+    ViewerEndpoint("download", f"{_ROLLOUT}/download", None, ("row",)),
+    ViewerEndpoint("tree", f"{_ROLLOUT}/tree", Tree, ("row", "path", "start")),
+    ViewerEndpoint("commands", f"{_ROLLOUT}/commands", RolloutCommands, ("row",)),
     # `a`, `b`: RUN/TASK/ROLLOUT, or RUN/-/-/ROW.
-    Endpoint("diff", "/api/diff", replies.Diff, ("a", "b", "start")),
-    Endpoint("failures", "/api/r/{run}/failures", replies.FailureTree),
-    Endpoint("compare", "/api/c/{a}/{b}", replies.ComparePage, ("unmatched", "different_rows")),
-    Endpoint("comparedTasks", "/api/c/{a}/{b}/tasks", replies.CompareTasks, _PAGE),
+    ViewerEndpoint("diff", "/api/diff", Diff, ("a", "b", "start")),
+    ViewerEndpoint("failures", "/api/r/{run}/failures", FailureTree),
+    ViewerEndpoint("compare", "/api/c/{a}/{b}", ComparePage, ("unmatched", "different_rows")),
+    ViewerEndpoint("comparedTasks", "/api/c/{a}/{b}/tasks", CompareTasks, _PAGE),
     # `low`, `high`: the band; the others are the options of `palestra select`.
-    Endpoint(
+    ViewerEndpoint(
         "select",
         "/api/r/{run}/select",
-        replies.SelectPage,
+        SelectPage,
         (
             *("low", "high", "min_rollouts", "max_tokens", "solved_at", "learnability"),
             *("decided_only", "limit", "offset"),
         ),
     ),
-    Endpoint("cluster", "/api/k/{cluster}", replies.ClusterPage),
-    Endpoint("about", "/api/r/{run}/about", replies.About),
+    ViewerEndpoint("cluster", "/api/k/{cluster}", ClusterPage),
+    ViewerEndpoint("about", "/api/r/{run}/about", About),
 )

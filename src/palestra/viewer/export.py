@@ -1,16 +1,17 @@
 """Writes what matches as one HTML file that loads nothing: for a mail, or an issue."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from palestra.analysis import Markup, amount, tag, together, visible, visible_line
-from palestra.errors import PalestraError
+from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import IntArray
-from palestra.system import replacing
+from palestra.system import replacing, shown
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import conversation_of
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.matching import matching_values
 
 MOST_BYTES: Final = 10_000_000
@@ -28,7 +29,7 @@ _STYLE: Final = (
 
 def export(
     run: OpenRun,
-    snapshot: Snapshot,
+    snapshot: IndexSnapshot,
     rows: IntArray,
     path: Path,
     *,
@@ -37,10 +38,10 @@ def export(
 ) -> int:
     """Write the rollouts of `rows`, as many as fit in 10 MB, and return how many were written.
 
-    `mask`: takes secrets out of each text.
+    `mask`: takes secrets out of each text. Raises ConfigError: `path` cannot be written.
     """
     written = 0
-    with replacing(path) as file:
+    with _written(path) as file:
         head = _head(run, len(rows), query, mask).encode()
         file.write(head)
         room = MOST_BYTES - len(head) - END_BYTES
@@ -55,6 +56,19 @@ def export(
     return written
 
 
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[BinaryIO]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise ConfigError(
+            f"--export: cannot write {shown(path)}: {error.strerror}",
+            hint="name another file",
+        ) from error
+
+
 def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> str:
     title = visible_line(mask(run.head().title or run.place.name), 200)
     matching = f"{amount(count, 'rollout')} matching {query}" if query else amount(count, "rollout")
@@ -66,7 +80,9 @@ def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> s
     )
 
 
-def _blocks(snapshot: Snapshot, rows: IntArray, mask: Callable[[str], str]) -> Iterator[Markup]:
+def _blocks(
+    snapshot: IndexSnapshot, rows: IntArray, mask: Callable[[str], str]
+) -> Iterator[Markup]:
     for row, values in zip(rows.tolist(), matching_values(snapshot, rows), strict=True):
         name = f"{values.get('task')}:{values.get('rollout')}"
         reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
@@ -74,7 +90,7 @@ def _blocks(snapshot: Snapshot, rows: IntArray, mask: Callable[[str], str]) -> I
         yield together(tag("h2", heading), *_entries(snapshot, row, mask))
 
 
-def _entries(snapshot: Snapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
+def _entries(snapshot: IndexSnapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
     try:
         talk = conversation_of(snapshot, row)
         for item, text in talk.texts(talk.items):

@@ -8,7 +8,7 @@ import numpy as np
 from palestra.analysis import parse_query
 from palestra.metrics import IntArray
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.query import search_text
 
 FIELDS: Final = (
@@ -24,13 +24,13 @@ FIELDS: Final = (
 ROWS_AT_ONCE: Final = 1_000
 
 
-def whole_snapshot(run: OpenRun) -> Snapshot:
+def whole_snapshot(run: OpenRun) -> IndexSnapshot:
     """Return a run, all of it indexed."""
     run.wait()
     return run.snapshot
 
 
-def matching_rows(snapshot: Snapshot, query: str) -> IntArray:
+def matching_rows(snapshot: IndexSnapshot, query: str) -> IntArray:
     """Return the rows that match, `text:` too. Raises QueryError."""
     parsed = parse_query(query)
     candidates = snapshot.rollouts.select(parsed)
@@ -44,7 +44,7 @@ def matching_rows(snapshot: Snapshot, query: str) -> IntArray:
 
 
 def matching_values(
-    snapshot: Snapshot, rows: Sequence[int] | IntArray
+    snapshot: IndexSnapshot, rows: Sequence[int] | IntArray
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the values of rows, by field, in the order of `rows`."""
     table = snapshot.rollouts

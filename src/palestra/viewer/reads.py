@@ -17,7 +17,7 @@ class PageLeft(Exception):
 
 
 @final
-class Stop:
+class ReadStop:
     """What a long read asks between its steps."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Reads:
 
     async def run(
         self,
-        task: Callable[[Stop], T],
+        task: Callable[[ReadStop], T],
         wait_for_leaving: Callable[[], Awaitable[None]],
         *,
         heavy: bool,
@@ -52,7 +52,7 @@ class Reads:
 
         Raises PageLeft: it has. The read is then not begun, or asked to stop.
         """
-        stop = Stop()
+        stop = ReadStop()
         pool = self._heavy if heavy else self._light
         reading = asyncio.get_running_loop().run_in_executor(pool, task, stop)
         leaving = asyncio.ensure_future(wait_for_leaving())

@@ -7,8 +7,8 @@ from pathlib import Path
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.viewer.catalog import Catalog, NoSuchRun, OpenRun
-from palestra.viewer.index import Snapshot
-from palestra.viewer.reads import Stop
+from palestra.viewer.index import IndexSnapshot
+from palestra.viewer.reads import ReadStop
 from palestra.viewer.tokenizers import TokenTexts
 
 NO_INDEX = "-"
@@ -35,7 +35,7 @@ class PageRequest:
     viewer: Viewer
     parts: Mapping[str, str]
     parameters: Mapping[str, str]
-    stop: Stop
+    stop: ReadStop
 
     @property
     def run(self) -> OpenRun:
@@ -69,7 +69,7 @@ class PageRequest:
             raise ConfigError(f"{name} is {str(value)[:40]!r}, not a number") from None
 
 
-def find_task(snapshot: Snapshot, request: PageRequest) -> tuple[TaskIndex, int]:
+def find_task(snapshot: IndexSnapshot, request: PageRequest) -> tuple[TaskIndex, int]:
     """Return a task and its row number in the table of tasks. Raises NoSuchRow."""
     name = request.parts["task"]
     for task in candidates(name):
@@ -85,7 +85,7 @@ def candidates(name: str) -> list[TaskIndex]:
     return [int(name), name] if is_number else [name]
 
 
-def find_row(snapshot: Snapshot, request: PageRequest) -> int:
+def find_row(snapshot: IndexSnapshot, request: PageRequest) -> int:
     """Return the row number of the rollout that a request names. Raises NoSuchRow."""
     rows = len(snapshot.rollouts)
     if "row" in request.parameters:
@@ -101,7 +101,7 @@ def find_row(snapshot: Snapshot, request: PageRequest) -> int:
     return row_number
 
 
-def row_of(snapshot: Snapshot, task: str, rollout: str) -> int | None:
+def row_of(snapshot: IndexSnapshot, task: str, rollout: str) -> int | None:
     """Return the row number of a rollout by its indices as text; None without it."""
     if not (rollout.isascii() and rollout.isdecimal() and len(rollout) < 20):
         return None
@@ -121,11 +121,12 @@ class StillIndexing(InputDataError):
     """The request names a row that is not indexed yet."""
 
     def __init__(self, missing: NoSuchRow) -> None:
+        self.run = missing.run
         progress = missing.run.progress
         super().__init__(
             f"{missing.message} so far: {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes"
             " are indexed",
-            hint="load the page again in a moment",
+            hint="the page asks again by itself; other clients: ask again in a second",
         )
 
 

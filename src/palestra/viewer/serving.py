@@ -1,6 +1,7 @@
 """Serves the viewer: the port, the printed address, the browser."""
 
 import contextlib
+import errno
 import ipaddress
 import os
 import signal
@@ -92,6 +93,11 @@ def listening_socket(door: Door) -> socket.socket:
             return _bound(door.host, port)
         except OSError as error:
             problem = error
+    if isinstance(problem, socket.gaierror) or (problem and problem.errno == errno.EADDRNOTAVAIL):
+        raise ConfigError(
+            f"--host: {door.host} is no address of this machine: {problem.strerror}",
+            hint="leave --host out, or choose an address that this machine has",
+        )
     where = f"port {door.port}" if door.port is not None else f"every port from {FIRST_PORT} on"
     reason = problem.strerror if problem is not None else "unknown"
     raise ConfigError(

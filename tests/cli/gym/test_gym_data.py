@@ -1,6 +1,7 @@
 """`gym dataset …` and `gym eval prepare`: rows of tasks."""
 
 import json
+from pathlib import Path
 
 import pytest
 from cli_world import Done, World
@@ -61,10 +62,12 @@ def test_the_datasets_of_a_server_are_collated(world: World) -> None:
     done = gym(
         world,
         *("dataset", "collate", "--resources-server", "mcqa", "--model-type", "openai_model"),
-        *("--mode", "example_validation", "--output-dir", "prepared"),
+        *("--mode", "example_validation", "--output-dir", "prepared", "--json"),
     )
 
     assert done.code == 0, done.out + done.err
+    files = {Path(file["file"]).name: file["rows"] for file in json.loads(done.out)}
+    assert files["example.jsonl"] == len(world.rows("prepared/example.jsonl"))
     assert {row["agent_ref"]["name"] for row in world.rows("prepared/example.jsonl")} == {
         "mcqa_simple_agent"
     }

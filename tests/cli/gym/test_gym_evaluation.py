@@ -46,9 +46,10 @@ def test_servers_start_answer_collect_and_profile(world: World, fake: FakeEndpoi
     profiled = gym(
         world,
         *("eval", "profile", "--inputs", "out/rollouts_materialized_inputs.jsonl"),
-        *("--rollouts", "out/rollouts.jsonl"),
+        *("--rollouts", "out/rollouts.jsonl", "--json"),
     )
     assert profiled.code == 0, profiled.err
+    assert json.loads(profiled.out)["scored"] == 10
     assert {"out/rollouts_reward_profiling.jsonl", "out/rollouts_agent_metrics.json"} < set(
         world.files()
     )
@@ -120,9 +121,11 @@ def run_split(world: World, fake: FakeEndpoint, *words: str) -> Done:
 
 
 def test_a_split_is_collated_and_collected(world: World, fake: FakeEndpoint) -> None:
-    done = run_split(world, fake)
+    done = run_split(world, fake, "--json")
 
     assert done.code == 0, done.err
+    run = json.loads(done.out)
+    assert (run["outcomes"], run["requested"]) == ({"scored": 10}, 10)
     collated = world.rows("out/rollouts/preprocessed_datasets/benchmark.jsonl")
     assert {row["agent_ref"]["name"] for row in collated} == {AGENT}
     keys = {(r["_ng_task_index"], r["_ng_rollout_index"]) for r in world.rows("out/rollouts.jsonl")}
@@ -167,6 +170,13 @@ def test_a_driver_replaces_the_collection(world: World, fake: FakeEndpoint) -> N
     assert done.code == 0, done.err
     assert world.rows("out/rollouts.jsonl") == [{"rows": 10}]
     assert fake.asked == 0
+
+
+def test_a_driver_has_no_document(world: World, fake: FakeEndpoint) -> None:
+    done = run_split(world, fake, "+rollout_collection_driver=my_driver:drive", "--json")
+
+    assert (done.code, done.out) == (2, "")
+    assert "leave --json out" in done.err
 
 
 @pytest.mark.parametrize("name", ["my_driver", "my_driver:fly", "not_there:drive"])
@@ -220,9 +230,10 @@ def _model_of(fake: FakeEndpoint) -> tuple[str, ...]:
 
 def test_stored_responses_are_verified_again(world: World, fake: FakeEndpoint) -> None:
     stored_rows(world)
-    done = reverify(world, fake, "-o", "again.jsonl")
+    done = reverify(world, fake, "-o", "again.jsonl", "--json")
 
     assert done.code == 0, done.err
+    assert json.loads(done.out)["verified"] == 2
     assert [row["reward"] for row in world.rows("again.jsonl")] == [1.0, 1.0]
     assert "again_aggregate_metrics.json" in world.files()
     assert fake.asked == 0
@@ -262,11 +273,12 @@ def judged(world: World) -> World:
 def test_only_rollouts_whose_judge_failed_are_judged_again(
     judged: World, fake: FakeEndpoint
 ) -> None:
-    done = reverify(
-        judged, fake, "-o", "again.jsonl", "--judge-failed-only", "--disable-aggregation"
-    )
+    words = ("--judge-failed-only", "--disable-aggregation", "--json")
+    done = reverify(judged, fake, "-o", "again.jsonl", *words)
 
     assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert (Path(document["output"]).name, document["added"]) == ("again.jsonl", 1)
     rows = judged.rows("again.jsonl")
     assert [(row["_ng_task_index"], row["reward"]) for row in rows] == [(0, 0.0), (1, 1.0)]
 

@@ -84,6 +84,12 @@ def test_the_exit_code_says_what_is_wrong(world: World, words: tuple[str, ...], 
     assert "Traceback" not in done.err
 
 
+def test_the_resolved_configuration_is_one_json_document(world: World) -> None:
+    done = gym(world, "env", "resolve", "+my_api_key=k1", "--json")
+
+    assert json.loads(done.out)["my_api_key"] == "****"
+
+
 def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> None:
     done = gym(world, "env", "resolve", "--config", "not_there.yaml")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -308,6 +309,22 @@ def test_a_turn_that_lost_its_ids_does_not_pass_for_truncated(lost: dict[str, An
     assert any("missing" in problem.what for problem in check_row(overflowing(**lost)).problems)
 
 
-def test_a_row_that_is_no_rollout_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a stored rollout"):
-        check_row({"response": {}})
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"response": {}}, "it has no responses_create_params"),
+        ([], "it has no responses_create_params"),
+        ({"responses_create_params": {"input": "q"}}, "it has no response"),
+        (
+            {"responses_create_params": {"input": 5}},
+            "/responses_create_params/input: Input should be a valid",
+        ),
+        (
+            {"responses_create_params": {"input": "q"}, "response": {}},
+            "/response/id: Field required",
+        ),
+    ],
+)
+def test_a_row_that_is_no_rollout_is_refused_with_its_field(row: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"not a stored rollout: {problem}")):
+        check_row(row)

@@ -3,7 +3,7 @@
 import { request } from "../api";
 import { bytes, count, moment } from "../format";
 import { useKeys, useReply } from "../hooks";
-import { Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
+import { FilePath, Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
 import { runPlace } from "../places";
 import type { About, NamedText } from "../replies";
 import { go } from "../router";
@@ -41,7 +41,9 @@ const Parts = ({ about }: { about: About }) => (
   </>
 );
 
-const Files = ({ about }: { about: About }) => (
+const Files = ({ about }: { about: About }) => {
+  const hasLines = about.files.some((file) => file.lines !== null);
+  return (
   <Scrolling label="Files">
     <table>
       <thead>
@@ -49,7 +51,7 @@ const Files = ({ about }: { about: About }) => (
           <th scope="col">File</th>
           <th scope="col">Path</th>
           <th scope="col" class="n">Size</th>
-          <th scope="col" class="n">Lines</th>
+          {hasLines && <th scope="col" class="n">Lines</th>}
           <th scope="col">Changed</th>
         </tr>
       </thead>
@@ -58,17 +60,18 @@ const Files = ({ about }: { about: About }) => (
           <tr key={`${file.role} ${file.path}`}>
             <th scope="row">{visible(file.role)}</th>
             <td class="text">
-              <Theirs text={file.path} limit={300} />
+              <FilePath text={file.path} />
             </td>
             <td class="n">{file.bytes === null ? <span class="quiet">not there</span> : bytes(file.bytes)}</td>
-            <td class="n">{file.lines === null ? "" : count(file.lines)}</td>
+            {hasLines && <td class="n">{file.lines === null ? "" : count(file.lines)}</td>}
             <td class="nowrap">{file.modified_at === null ? "" : moment(file.modified_at)}</td>
           </tr>
         ))}
       </tbody>
     </table>
   </Scrolling>
-);
+  );
+};
 
 const BadLines = ({ about }: { about: About }) => (
   <>

@@ -3,7 +3,7 @@
 import { request } from "../api";
 import { count, duration, moment } from "../format";
 import { useKeys, useReply, useTitle } from "../hooks";
-import { Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
+import { FilePath, Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace } from "../places";
 import type { ClusterPage as Cluster, UnitLine } from "../replies";
@@ -42,7 +42,7 @@ const Standing = ({ cluster }: { cluster: Cluster }) => (
       <Theirs text={cluster.name} />
     </h1>
     <p class="lead">
-      <Theirs text={cluster.output_dir} />, as of {moment(cluster.asked_at)} ({duration(Math.max(0, Date.now() / 1000 - cluster.asked_at))} ago)
+      <FilePath text={cluster.output_dir} />, as of {moment(cluster.asked_at)} ({ago(cluster.asked_at)})
     </p>
     {cluster.problem && <p class="error">{visible(cluster.problem)}</p>}
     <dl class="key-figures">
@@ -81,6 +81,13 @@ const Standing = ({ cluster }: { cluster: Cluster }) => (
   </>
 );
 
+const ago = (at: number): string => {
+  const seconds = Date.now() / 1000 - at;
+  return seconds < 1 ? "now" : `${duration(seconds)} ago`;
+};
+
+const SIGNS: Readonly<Record<string, string>> = { good: "✓", bad: "✕", open: "…" };
+
 const or = (value: number | null): string => (value === null ? "–" : count(value));
 
 const UnitRow = ({ unit }: { unit: UnitLine }) => (
@@ -94,8 +101,10 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
         <Theirs text={unit.name} />
       )}
     </th>
-    <td>
-      <span class={`standing ${toneOf(unit)}`}>{visible(unit.standing)}</span>
+    <td class="nowrap">
+      <span class={`standing ${toneOf(unit)}`}>
+        {SIGNS[toneOf(unit)]} {visible(unit.standing)}
+      </span>
     </td>
     <td class="n">
       {or(unit.scored)}
@@ -104,11 +113,17 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
     <td class="n">{or(unit.failed)}</td>
     <td class="n">{or(unit.left)}</td>
     <td>
-      <Theirs text={unit.job} limit={60} /> <small>{visible(unit.job_id)}</small>
+      {unit.job || unit.job_id ? (
+        <>
+          <Theirs text={unit.job} limit={60} /> <small>{visible(unit.job_id)}</small>
+        </>
+      ) : (
+        "–"
+      )}
     </td>
     <td class="n">{count(unit.restarts)}</td>
     <td class="text">
-      {unit.reason && <Theirs text={unit.reason} limit={200} />}
+      {unit.reason ? <Theirs text={unit.reason} limit={200} /> : unit.log.length === 0 && "–"}
       {unit.log.length > 0 && (
         <details>
           <summary>Last log lines</summary>
@@ -129,7 +144,6 @@ const Grid = ({ units }: { units: readonly UnitLine[] }) => {
   const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
   const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
   if (seeds.length * chunks.length < 2) return null;
-  const signs: Readonly<Record<string, string>> = { good: "✓", bad: "✕", open: "…" };
   return (
     <Scrolling label="Seeds by chunks">
       <table class="grid-table">
@@ -154,7 +168,7 @@ const Grid = ({ units }: { units: readonly UnitLine[] }) => {
                 return (
                   <td key={chunk} class={toneOf(unit)}>
                     <a href={`#${unitId(unit)}`} data-tip={visible(tip)} aria-label={`Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`}>
-                      {signs[toneOf(unit)]}
+                      {SIGNS[toneOf(unit)]}
                     </a>
                   </td>
                 );

@@ -4,13 +4,13 @@ import { request } from "../api";
 import { amount, count, decimal, moment, signed } from "../format";
 import { useKeys, useReply, useTitle } from "../hooks";
 import { Meter, Strip } from "../parts/charts";
-import { Command, ErrorBox, Notes, Panel, Scrolling, Theirs } from "../parts/common";
+import { Command, ErrorBox, FilePath, Notes, Panel, Scrolling, Theirs } from "../parts/common";
 import { QueryBox } from "../parts/query";
 import { Pages, Table, useRowKeys } from "../parts/table";
 import { reference, runPlace, taskPlace } from "../places";
-import type { ComparePage as Comparison, ComparedTask, Interval, MetricLine, SideCounts } from "../replies";
+import type { ComparePage as Comparison, ComparedTask, IntervalValue, MetricLine, SideCounts } from "../replies";
 import { go, placeWith, setParameters } from "../router";
-import { visible } from "../text";
+import { sentence, visible } from "../text";
 import { DiffView } from "./diff";
 
 const SIZE = 100;
@@ -60,7 +60,8 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
             <h2 class="section">Tasks, the largest regressions first</h2>
             <QueryBox query={query} error={tasks.error} place="compared tasks" />
             {tasks.error && tasks.error.status !== 400 && <ErrorBox error={tasks.error} />}
-            {tasks.data && tasks.error?.status !== 400 && (
+            {tasks.data?.total === 0 && <p class="quiet">No task has a score in both runs.</p>}
+            {tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && (
               <>
                 <Pages offset={tasks.data.offset} size={SIZE} matches={tasks.data.matches} total={tasks.data.total} noun="tasks" />
                 <Table label="Compared tasks" sort={sort} heads={HEADS}>
@@ -142,7 +143,7 @@ const TaskLine = ({ task, a, b }: { task: ComparedTask; a: string; b: string }) 
 
 const Said = ({ comparison }: { comparison: Comparison }) => (
   <>
-    <p class={`verdict-line ${comparison.passed ? "" : "bad"}`}>{visible(comparison.verdict)}</p>
+    <p class={`verdict-line ${comparison.passed ? "" : "bad"}`}>{sentence(visible(comparison.verdict))}</p>
     <div class="sides">
       <Side name="A" side={comparison.a} />
       <Side name="B" side={comparison.b} />
@@ -170,7 +171,7 @@ const Side = ({ name, side }: { name: string; side: SideCounts }) => (
       </a>
     </h2>
     <p class="quiet">
-      <Theirs text={side.run.path} limit={90} />, {moment(side.run.started_at)}
+      <FilePath text={side.run.path} />, {moment(side.run.started_at)}
     </p>
     <p>
       {count(side.scored)} of {count(side.requested)} scored, {amount(side.tasks, "task")}
@@ -181,7 +182,7 @@ const Side = ({ name, side }: { name: string; side: SideCounts }) => (
   </section>
 );
 
-const spread = (value: Interval): string => (value.low === null || value.high === null ? "" : `${signed(value.low)} to ${signed(value.high)}`);
+const spread = (value: IntervalValue): string => (value.low === null || value.high === null ? "" : `${signed(value.low)} to ${signed(value.high)}`);
 
 const Metrics = ({ metrics }: { metrics: readonly MetricLine[] }) => (
   <Scrolling label="Compared metrics">

@@ -6,7 +6,7 @@ import { bytes, count } from "../format";
 import { useKeys, useLate, useReply } from "../hooks";
 import { Markdown } from "../markdown";
 import { ErrorBox } from "../parts/common";
-import { useWindow } from "../parts/virtual";
+import { useGoal, useWindow } from "../parts/virtual";
 import type { ImagePart, ItemText, Mark, OutlineItem, TranscriptHit } from "../replies";
 import { setParameters } from "../router";
 import { ansiSpans, visible } from "../text";
@@ -89,17 +89,7 @@ export const Conversation = ({ spot, target, markdown, hits, hit }: Conversation
         .catch((cause: unknown) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
     }
   }, [needed.join(","), spot]);
-  const open = (at: number) => {
-    view.scrollToIndex(at, { align: "start" });
-    // the element exists only after it was scrolled to
-    let tries = 20;
-    const focus = () => {
-      const element = list.current?.querySelector<HTMLElement>(`[data-index="${at}"]`);
-      if (element) element.focus({ preventScroll: true });
-      else if ((tries -= 1) > 0) requestAnimationFrame(focus);
-    };
-    requestAnimationFrame(focus);
-  };
+  const open = useGoal(view, list);
   useEffect(() => {
     if (total && target !== null) open(Math.min(target, total - 1));
   }, [total > 0, target]);
@@ -116,6 +106,11 @@ export const Conversation = ({ spot, target, markdown, hits, hit }: Conversation
       {(first.error ?? error) && <ErrorBox error={(first.error ?? error) as ReplyError} />}
       {late && !first.data && !first.error && <p class="quiet waiting">Reading the transcript…</p>}
       {first.data && total === 0 && <p class="quiet">This row holds no conversation.</p>}
+      {shown.length < total && (
+        <p class="print-only">
+          Items {(shown[0]?.index ?? 0) + 1} to {(shown[shown.length - 1]?.index ?? 0) + 1} of {count(total)}: those near the screen. The download of the row has all.
+        </p>
+      )}
       <ol class="conversation" aria-busy={first.loading} ref={list} style={{ height: `${view.getTotalSize()}px` }} aria-label={`Conversation of ${count(total)} items`}>
         {shown.map((place) => {
           const item = itemAt(place.index);

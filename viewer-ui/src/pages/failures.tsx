@@ -3,12 +3,12 @@
 import { request } from "../api";
 import { amount, count } from "../format";
 import { useKeys, useReply } from "../hooks";
-import { Panel, Theirs } from "../parts/common";
+import { Panel, Theirs, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText, rolloutPlace, runPlace, tablePlace } from "../places";
 import type { FailureNode, FindingLine } from "../replies";
 import { go } from "../router";
-import { visible } from "../text";
+import { sentence, visible, visibleLine } from "../text";
 import type { RunView } from "./layout";
 
 export const FailuresPage = ({ view }: { view: RunView }) => {
@@ -76,13 +76,13 @@ const Node = ({ node, parent, run, isOpen }: NodeProps) => (
     <div class="node-body">
       {node.likely_cause && node.likely_cause !== parent?.likely_cause && (
         <p>
-          <Theirs text={node.likely_cause} limit={1_000} />
+          <Said text={node.likely_cause} />
         </p>
       )}
       {node.next_action && node.next_action !== parent?.next_action && (
         <p>
           <b>Next: </b>
-          <Theirs text={node.next_action} limit={1_000} />
+          <Said text={node.next_action} />
         </p>
       )}
       {node.query && node.level !== "message" && node.attempts !== parent?.attempts && (
@@ -108,6 +108,13 @@ const Node = ({ node, parent, run, isOpen }: NodeProps) => (
   </details>
 );
 
+/** A sentence of the doctor; it may quote a row. */
+const Said = ({ text }: { text: string }) => (
+  <bdi class="theirs" dir="auto">
+    <WithOptions text={sentence(visibleLine(text, 1_000))} />
+  </bdi>
+);
+
 const Finding = ({ finding, run }: { finding: FindingLine; run: string }) => (
   <li class={finding.severity}>
     <p>
@@ -120,13 +127,13 @@ const Finding = ({ finding, run }: { finding: FindingLine; run: string }) => (
     </p>
     {finding.likely_cause && (
       <p>
-        <Theirs text={finding.likely_cause} limit={1_000} />
+        <Said text={finding.likely_cause} />
       </p>
     )}
     {finding.next_action && (
       <p>
         <b>Next: </b>
-        <Theirs text={finding.next_action} limit={1_000} />
+        <Said text={finding.next_action} />
       </p>
     )}
     {finding.task !== null && finding.rollout !== null && (

@@ -73,7 +73,7 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
   useLines(page.data ? request("live", { run }) : null, setLive);
   // a row with a result may have been counted by its input before, so bytes and not rows
   const tick = useGrowth(base?.indexed_bytes ?? null);
-  const name = visibleLine(page.data?.title || page.data?.run.name || "run", 80);
+  const name = visibleLine(page.data?.title || page.data?.run.name || (page.error ? "no run" : "…"), 80);
   useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
   return (
     <>
@@ -111,10 +111,10 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
         </ul>
         {live && live.run.state === "running" && <LiveBadge live={live} />}
       </nav>
-      <main id="main" tabIndex={-1} class={part === "t" && rollout !== undefined ? "wide" : undefined}>
+      <main id="main" tabIndex={-1} aria-busy={page.loading && !page.data} class={part === "t" && rollout !== undefined ? "wide" : undefined}>
         {page.error && <ErrorBox error={page.error} />}
         {base && isUnread(base) && <Indexing base={base} />}
-        {children({ id: run, name, page, live, tick })}
+        {!page.error && children({ id: run, name, page, live, tick })}
       </main>
     </>
   );

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { request } from "../api";
-import { bytes, count } from "../format";
+import { amount, count } from "../format";
 import { useReply } from "../hooks";
 import { Panel } from "../parts/common";
 import type { TreeEntry } from "../replies";
@@ -24,7 +24,7 @@ export const RawView = ({ spot }: { spot: Spot }) => {
               Previous
             </button>
             <p role="status">
-              bytes {count(range.start)} to {count(range.end)} of {bytes(range.size)}
+              bytes {count(range.start)} to {count(range.end)} of {count(range.size)}
             </p>
             <button type="button" disabled={range.end >= range.size} onClick={() => setStart(range.end)}>
               Next
@@ -86,11 +86,11 @@ const Entry = ({ entry, spot }: { entry: TreeEntry; spot: Spot }) => {
     </bdi>
   );
   if (entry.kind === "object" || entry.kind === "array") {
-    const noun = entry.kind === "object" ? "members" : "entries";
+    const size = entry.kind === "object" ? amount(entry.size, "member") : `${count(entry.size)} ${entry.size === 1 ? "entry" : "entries"}`;
     return (
       <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>
-          {key} <span class="quiet">{`${count(entry.size)} ${noun}`}</span>
+          {key} <span class="quiet">{size}</span>
         </summary>
         {isOpen && <Members spot={spot} path={entry.path} />}
       </details>

@@ -8,7 +8,7 @@ import { Command, ErrorBox, Notes, Panel, Theirs, TheirBlock } from "../parts/co
 import { type Cell, keyText, reference, rolloutPlace, type RolloutOptions, tablePlace, taskPlace } from "../places";
 import type { Attempt, GroupMember, RewardPanel, RolloutPage as Head, TranscriptHit } from "../replies";
 import { go, placeWith, setParameters } from "../router";
-import { visible } from "../text";
+import { sentence, visible } from "../text";
 import { Conversation, type Spot } from "./conversation";
 import { DiffView } from "./diff";
 import type { RunView } from "./layout";
@@ -33,7 +33,6 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
   const row = search.get("row");
   const spot = useMemo<Spot>(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
   const [q, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-  // a row that is not indexed yet is asked for again while the index grows
   const head = useReply(request("rollout", spot.places, { row, q, sort }), { tick: view.tick });
   const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
   const panel = search.get("panel") ?? "";
@@ -222,7 +221,7 @@ const Reading = ({ spot, search, head }: { spot: Spot; search: URLSearchParams; 
 
 /** Times and commands. On narrow screens they are folded, so that the conversation is near. */
 const Rest = ({ spot, name }: { spot: Spot; name: string }) => {
-  const [opened, setOpened] = useState(() => matchMedia("(min-width: 60rem)").matches);
+  const [opened, setOpened] = useState(() => matchMedia("(min-width: 52rem)").matches);
   return (
     <details class="rest" open={opened} onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>Times and commands</summary>
@@ -427,7 +426,7 @@ const TimeList = ({ spot }: { spot: Spot }) => {
   return (
     <Panel reply={reply} title="Time" class="side-panel">
       {(times) => {
-        if (times.spans.length === 0) return <p class="quiet">{visible(times.absent || "The rows hold no times.")}</p>;
+        if (times.spans.length === 0) return <p class="quiet">{sentence(visible(times.absent || "The rows hold no times."))}</p>;
         const end = Math.max(...times.spans.map((span) => span.end_s), 1e-9);
         return (
           <>

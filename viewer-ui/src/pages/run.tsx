@@ -2,13 +2,13 @@
 
 import { useEffect } from "preact/hooks";
 import { request } from "../api";
-import { amount, count, decimal, duration, interval, number, percent } from "../format";
+import { amount, count, decimal, duration, interval, number, percent, percents } from "../format";
 import { useReply } from "../hooks";
 import { ColumnChart, CurveChart, Figure, LengthChart, Meter, type Share, ShareBar, type Tone } from "../parts/charts";
 import { Facts, Notes, Panel, Scrolling, Theirs, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText, rolloutPlace, tablePlace } from "../places";
-import type { Bar, ComponentLine, Figures, GroupLine, Live, OutcomeLine, RunPage } from "../replies";
+import type { ComponentLine, FigureBar, Figures, GroupFigures, IntervalValue, Live, OutcomeLine, RunPage } from "../replies";
 import { visible, visibleLine } from "../text";
 import type { RunView } from "./layout";
 
@@ -25,7 +25,7 @@ export const RunOverview = ({ view }: { view: RunView }) => {
   }, [live, again]);
   return (
     <>
-      {page.data && <Head page={page.data} />}
+      {page.data ? <Head page={page.data} /> : <h1>{view.name}</h1>}
       {isRunning && <LivePanel live={live} run={id} />}
       <Panel reply={figures} class="first">
         {(data) =>
@@ -238,15 +238,23 @@ const Solved = ({ figures, run }: { figures: Figures; run: string }) => {
   );
 };
 
-const barRows = (bars: readonly Bar[]): string[][] => bars.map((bar) => [bar.label, count(bar.count)]);
+const barRows = (bars: readonly FigureBar[]): string[][] => {
+  const total = bars.reduce((sum, bar) => sum + bar.count, 0);
+  return bars.map((bar) => [bar.label, count(bar.count), percent(total ? bar.count / total : null)]);
+};
+
+const meanText = (mean: IntervalValue, binary: boolean): string => (binary ? percent(mean.value) : decimal(mean.value));
+
+const rangeText = ({ low, high }: IntervalValue, binary: boolean): string =>
+  low === null || high === null ? "-" : binary ? percents(low, high) : interval(low, high);
 
 const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
-  const link = (bar: Bar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
+  const link = (bar: FigureBar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
   const last = figures.pass_rates.length - 1;
   return (
     <>
       {figures.pass_rates.length > 0 && (
-        <Figure title="Pass rate of tasks" reading="Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks." heads={["Pass rate", "Tasks"]} rows={barRows(figures.pass_rates)}>
+        <Figure title="Pass rate of tasks" reading="Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks." heads={["Pass rate", "Tasks", "Share"]} rows={barRows(figures.pass_rates)}>
           <ColumnChart
             bars={figures.pass_rates}
             unit="tasks"
@@ -261,12 +269,12 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
         <Figure
           title={figures.binary ? "pass@k and pass^k" : "Best of k"}
           reading="How much the best of k rollouts gains over one. Whiskers: 95 %."
-          heads={["k", "Best of k", "95 %", "pass^k", "Tasks"]}
+          heads={["k", figures.binary ? "pass@k" : "best of k", "95 %", ...(figures.binary ? ["pass^k"] : []), "Tasks"]}
           rows={figures.curve.map((point) => [
             String(point.k),
-            figures.binary ? percent(point.best.value) : decimal(point.best.value),
-            interval(point.best.low, point.best.high),
-            point.worst === null ? "–" : percent(point.worst),
+            meanText(point.best, figures.binary),
+            rangeText(point.best, figures.binary),
+            ...(figures.binary ? [percent(point.worst)] : []),
             count(point.tasks),
           ])}
         >
@@ -274,7 +282,7 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
         </Figure>
       )}
       {figures.rewards.length > 0 && (
-        <Figure title="Rewards of rollouts" reading="Choose a bar to read its rollouts." heads={["Reward", "Rollouts"]} rows={barRows(figures.rewards)}>
+        <Figure title="Rewards of rollouts" reading="Choose a bar to read its rollouts." heads={["Reward", "Rollouts", "Share"]} rows={barRows(figures.rewards)}>
           <ColumnChart bars={figures.rewards} unit="rollouts" title="reward" label="Rollouts by reward" link={link} tone={() => "plain"} />
         </Figure>
       )}
@@ -282,12 +290,12 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
         <Figure
           title="Reward against length"
           reading="Grey bars: how many rollouts are of that length. Choose a point to read them."
-          heads={["Output tokens", "Mean reward", "95 %", "Rollouts"]}
+          heads={["Output tokens", "Rollouts", "Mean reward", "95 %"]}
           rows={figures.lengths.map((bin) => [
             `${count(bin.low)} to ${count(bin.high)}`,
-            decimal(bin.reward.value),
-            interval(bin.reward.low, bin.reward.high),
             count(bin.rollouts),
+            meanText(bin.reward, figures.binary),
+            rangeText(bin.reward, figures.binary),
           ])}
         >
           <LengthChart bins={figures.lengths} binary={figures.binary} link={(bin) => (bin.query ? tablePlace(run, "rollouts", bin.query) : null)} />
@@ -340,7 +348,7 @@ const Outcomes = ({ lines, run, isRunning }: { lines: readonly OutcomeLine[]; ru
 );
 
 interface GroupsProps {
-  groups: readonly GroupLine[];
+  groups: readonly GroupFigures[];
   run: string;
   binary: boolean;
   title: string;

@@ -5,16 +5,16 @@ import { request } from "../api";
 import { count, decimal, duration, interval, moment, percent } from "../format";
 import { useLines, useReply, useTitle } from "../hooks";
 import { Meter } from "../parts/charts";
-import { Panel, Theirs } from "../parts/common";
+import { FilePath, Panel, Theirs } from "../parts/common";
 import { moveRow, useRowKeys } from "../parts/table";
 import { runPlace } from "../places";
-import type { RunLine, RunList, Session } from "../replies";
+import type { RunLine, RunList, ViewerSession } from "../replies";
 import { placeWith, setParameters } from "../router";
-import { visible } from "../text";
+import { sentence, visible } from "../text";
 
 const STATES: Readonly<Record<RunLine["state"], string>> = { running: "running", done: "done", stopped: "stopped" };
 
-export const RunsPage = ({ session, search }: { session: Session | null; search: URLSearchParams }) => {
+export const RunsPage = ({ session, search }: { session: ViewerSession | null; search: URLSearchParams }) => {
   useTitle("Runs");
   useRowKeys();
   const [latest, setLatest] = useState<RunList | null>(null);
@@ -25,7 +25,18 @@ export const RunsPage = ({ session, search }: { session: Session | null; search:
   return (
     <main id="main" tabIndex={-1}>
       <h1>Runs</h1>
-      {session && <p class="lead">In {session.paths.map((path) => visible(path)).join(", ")}.</p>}
+      {session && (
+        <p class="lead">
+          In{" "}
+          {session.paths.map((path, at) => (
+            <span key={path}>
+              {at > 0 && ", "}
+              <FilePath text={path} />
+            </span>
+          ))}
+          .
+        </p>
+      )}
       {session && session.clusters.length > 0 && (
         <section class="clusters" aria-label="Runs over many jobs">
           <h2>Over many jobs</h2>
@@ -41,13 +52,27 @@ export const RunsPage = ({ session, search }: { session: Session | null; search:
         </section>
       )}
       <Panel reply={reply} class="first">
-        {(data) => <RunTable runs={(latest ?? data).runs} first={first} />}
+        {(data) => <RunTable runs={(latest ?? data).runs} first={first} paths={session?.paths ?? []} />}
       </Panel>
     </main>
   );
 };
 
-const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | null }) => {
+interface RunTableProps {
+  runs: readonly RunLine[];
+  first: string | null;
+  /** What the command was asked to show. */
+  paths: readonly string[];
+}
+
+/** A path without the folder that the head of the page names. */
+const shortPath = (path: string, folders: readonly string[]): string => {
+  const folder = folders.filter((candidate) => path.startsWith(`${candidate}/`)).sort((a, b) => b.length - a.length)[0];
+  return folder ? `…${path.slice(folder.length)}` : path;
+};
+
+const RunTable = ({ runs, first, paths }: RunTableProps) => {
+  const hasModels = runs.some((run) => run.model);
   const chosen = runs.find((run) => run.id === first);
   return (
     <>
@@ -64,7 +89,7 @@ const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | n
           <thead>
             <tr>
               <th scope="col">Run</th>
-              <th scope="col" class="model">Model</th>
+              {hasModels && <th scope="col">Model</th>}
               <th scope="col">State</th>
               <th scope="col" class="n">
                 Scored
@@ -84,7 +109,7 @@ const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | n
           </thead>
           <tbody>
             {runs.map((run) => (
-              <RunRow key={run.id} run={run} first={first} alone={runs.length < 2} />
+              <RunRow key={run.id} run={run} path={shortPath(run.path, paths)} first={first} hasModels={hasModels} alone={runs.length < 2} />
             ))}
           </tbody>
         </table>
@@ -101,22 +126,32 @@ const RunTable = ({ runs, first }: { runs: readonly RunLine[]; first: string | n
   );
 };
 
-const RunRow = ({ run, first, alone }: { run: RunLine; first: string | null; alone: boolean }) => {
+interface RunRowProps {
+  run: RunLine;
+  path: string;
+  first: string | null;
+  hasModels: boolean;
+  alone: boolean;
+}
+
+const RunRow = ({ run, path, first, hasModels, alone }: RunRowProps) => {
   const ended = run.scored + run.failed;
   return (
     <tr data-row class={run.state}>
       <th scope="row">
         <a href={runPlace(run.id)}>
-          <Theirs text={run.environment || run.name} limit={60} />
+          <Theirs text={run.environment || run.name} limit={80} />
         </a>
         <small>
-          <Theirs text={run.path} limit={90} />
+          <FilePath text={path} limit={120} />
         </small>
-        {run.problem && <small class="problem">{visible(run.problem)}</small>}
+        {run.problem && <small class="problem">{sentence(visible(run.problem))}</small>}
       </th>
-      <td class="model">
-        <Theirs text={run.model || "–"} limit={40} />
-      </td>
+      {hasModels && (
+        <td>
+          <Theirs text={run.model || "–"} limit={40} />
+        </td>
+      )}
       <td>
         <span class={`state ${run.state}`}>{STATES[run.state]}</span>
         {run.state === "running" && (

@@ -8,7 +8,7 @@ import { Labels, Meter } from "../parts/charts";
 import { Command, Notes, Panel, Scrolling } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace, taskPlace } from "../places";
-import type { Bar, SelectPage as Selection } from "../replies";
+import type { FigureBar, SelectPage as Selection } from "../replies";
 import { go, setParameters } from "../router";
 import { visible } from "../text";
 import type { RunView } from "./layout";
@@ -50,7 +50,7 @@ export const SelectPage = ({ view, search }: { view: RunView; search: URLSearchP
 /** Half of a thumb, in rem: so far inside the slider its ends lie. */
 const THUMB = 0.75;
 
-const Band = ({ low, high, bars }: { low: number; high: number; bars: readonly Bar[] }) => {
+const Band = ({ low, high, bars }: { low: number; high: number; bars: readonly FigureBar[] }) => {
   const [ends, setEnds] = useState<readonly [number, number]>([low, high]);
   useEffect(() => setEnds([low, high]), [low, high]);
   const most = Math.max(1, ...bars.map((bar) => bar.count));
@@ -170,7 +170,7 @@ const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) =
             <th scope="row">
               <a href={taskPlace(run, task.task)}>{visible(String(task.task))}</a>
             </th>
-            <td>{visible(task.verdict)}</td>
+            <td class="nowrap">{visible(task.verdict)}</td>
             <td class="n">{percent(task.pass_rate)}</td>
             <td class="wide">
               <Meter share={task.pass_rate ?? 0} tone={task.verdict === "kept" ? "sometimes" : "plain"} />

@@ -10,7 +10,7 @@ import { FacetList, QueryBox, QueryExamples, setQuery } from "../parts/query";
 import { type Head, Pages, Table, useRowKeys } from "../parts/table";
 import { type Cell, keyText, type Of, rolloutPlace, taskPlace } from "../places";
 import { askedOf, between, withTerm } from "../query";
-import type { Column, Facets, Histograms, RolloutTable, SearchHit, SearchProgress, TaskTable } from "../replies";
+import type { TableColumn, Facets, Histograms, RolloutTable, SearchHit, SearchProgress, TaskTable } from "../replies";
 import { setParameters } from "../router";
 import { visible } from "../text";
 import type { RunView } from "./layout";
@@ -18,7 +18,7 @@ import type { RunView } from "./layout";
 const SIZE = 100;
 const SHARES = new Set(["pass_rate"]);
 
-const cellText = (column: Column, cell: Cell): string => {
+const cellText = (column: TableColumn, cell: Cell): string => {
   if (cell === null || cell === undefined) return "–";
   if (typeof cell === "boolean") return cell ? "yes" : "no";
   if (typeof cell === "string") return cell;
@@ -27,7 +27,7 @@ const cellText = (column: Column, cell: Cell): string => {
   return Number.isInteger(cell) ? count(cell) : number(cell);
 };
 
-const headOf = (column: Column): Head => ({
+const headOf = (column: TableColumn): Head => ({
   name: column.name,
   label: column.label,
   numeric: column.kind === "number",
@@ -76,10 +76,11 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
       {table.error && !isOld && <ErrorBox error={table.error} />}
       <div class="with-facets">
         <aside aria-label="Filters">
-          <Filters facets={facets.data} histograms={histograms.data} query={query} />
+          {!isOld && <Filters facets={facets.data} histograms={histograms.data} query={query} />}
           {facets.error && facets.error.status !== 400 && <ErrorBox error={facets.error} />}
         </aside>
         <div class="table-part" aria-busy={table.loading}>
+          {isOld && <QueryExamples />}
           {data && !isOld && (
             <>
               {!isSearch && (
@@ -99,7 +100,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                   )}
                 </Table>
               )}
-              {data.matches === 0 && <QueryExamples />}
+              {data.matches === 0 && query && <QueryExamples />}
               {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} below />}
             </>
           )}
@@ -128,7 +129,7 @@ const Filters = ({ facets, histograms, query }: { facets: Facets | null; histogr
   );
 };
 
-const Chooser = ({ columns, shown }: { columns: readonly Column[]; shown: readonly Column[] }) => {
+const Chooser = ({ columns, shown }: { columns: readonly TableColumn[]; shown: readonly TableColumn[] }) => {
   const names = shown.map((column) => column.name);
   const toggle = (name: string) => {
     const next = names.includes(name) ? names.filter((other) => other !== name) : [...names, name];
@@ -154,7 +155,7 @@ const Chooser = ({ columns, shown }: { columns: readonly Column[]; shown: readon
 
 const KEY_COLUMNS: ReadonlySet<string> = new Set(["task", "rollout"]);
 
-const taskHeads = (columns: readonly Column[]): Head[] => [
+const taskHeads = (columns: readonly TableColumn[]): Head[] => [
   { name: "task", label: "Task", sortable: true },
   { name: "prompt", label: "Prompt", class: "prompt" },
   { name: "rewards", label: "Rewards" },
@@ -184,7 +185,7 @@ const TaskRows = ({ table, run }: { table: TaskTable; run: string }) => (
   </>
 );
 
-const rolloutHeads = (columns: readonly Column[]): Head[] => [
+const rolloutHeads = (columns: readonly TableColumn[]): Head[] => [
   { name: "task", label: "Rollout", sortable: true },
   ...columns.filter((column) => !KEY_COLUMNS.has(column.name)).map(headOf),
 ];
@@ -226,7 +227,7 @@ const RolloutRows = ({ table, run, query, sort }: RolloutRowsProps) => (
   </>
 );
 
-const DataCell = ({ column, cell, href = null }: { column: Column; cell: Cell; href?: string | null }) => {
+const DataCell = ({ column, cell, href = null }: { column: TableColumn; cell: Cell; href?: string | null }) => {
   const text = cellText(column, cell);
   if (column.name === "outcome") return <td>{cell === null ? "–" : <span class={`outcome ${cell === "scored" ? "good" : "bad"}`}>{visible(text)}</span>}</td>;
   if (column.kind === "text") return <td class="text">{cell === null ? "–" : <Theirs text={text} limit={80} />}</td>;
@@ -261,7 +262,7 @@ const Search = ({ run, query }: { run: string; query: string }) => {
     <>
       {error && <ErrorBox error={error} />}
       <p class="quiet" role="status">
-        {last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…"}
+        {last ? `${amount(hits.length, "hit")} in ${bytes(last.searched)} of ${amount(last.candidates, "transcript")}` : "Searching…"}
         {last?.limit_reached && "; there are more: narrow the query"}
         {last && !last.done && " …"}
       </p>

@@ -54,7 +54,7 @@ const Group = ({ group, run, picked }: { group: TaskGroup; run: string; picked: 
           pass rate <b>{percent(group.pass_rate)}</b>
         </span>
         <span>
-          mean <b>{decimal(group.mean)}</b> ± {decimal(group.std)}
+          mean <b>{decimal(group.mean)}</b>, standard deviation {decimal(group.std)}
         </span>
         <span>
           learnability <b>{decimal(group.learnability)}</b>
@@ -84,6 +84,9 @@ const Group = ({ group, run, picked }: { group: TaskGroup; run: string; picked: 
   );
 };
 
+/** The variant of rollouts whose output ended before. */
+const NOTHING = "nothing";
+
 const toneOf = (member: GroupMember, best: GroupMember | undefined, worst: GroupMember | undefined): string => {
   if (!best || !worst || best.reward === worst.reward) return "";
   return member.reward === best.reward ? "best" : member.reward === worst.reward ? "worst" : "";
@@ -107,7 +110,7 @@ const Difference = ({ difference, diff, total }: { difference: FirstDifference; 
         {difference.variants.map((variant) => (
           <tr key={variant.name}>
             <th scope="row">
-              <Theirs text={variant.name} limit={60} />
+              {variant.name === NOTHING ? "no output there" : <Theirs text={variant.name} limit={60} />}
             </th>
             <td class="wide">
               <Meter share={variant.count / total} tone="plain" />

@@ -122,14 +122,25 @@ const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chose
     const cell = list.current?.querySelector<HTMLElement>(chosen === null ? ".begins" : '[aria-current="true"]');
     if (cell && list.current) list.current.scrollTop = cell.offsetTop - list.current.offsetTop - (chosen === null ? 60 : 200);
   }, [range, chosen]);
+  const last = range.start + range.ids.length - 1;
+  const choose = (event: KeyboardEvent) => {
+    const at = chosen ?? Math.max(range.start, range.prompt_ids) - 1;
+    const places: Readonly<Record<string, number>> = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: range.start, End: last };
+    const next = places[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    setParameters({ token: `${turn}.${Math.min(last, Math.max(range.start, next))}` });
+  };
   return (
+    <>
     <ol
       class="token-cells"
       ref={list}
       start={range.start}
       tabIndex={0}
       role="list"
-      aria-label={`Tokens of turn ${turn}`}
+      aria-label={`Tokens of turn ${turn}; arrows choose one`}
+      onKeyDown={choose}
       onClick={(event) => {
         const at = (event.target as Element).closest("[data-at]")?.getAttribute("data-at");
         if (at) setParameters({ token: `${turn}.${at}` });
@@ -140,7 +151,7 @@ const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chose
         const value = range.log_probs[at];
         const isTrained = range.mask[at] === 1;
         const text = range.texts[at];
-        const tip = `position ${position}, id ${id ?? "none"}, log prob ${value === null || value === undefined ? "none" : decimal(value)}, ${isTrained ? "trained on" : "not trained on"}`;
+        const tip = tokenText(range, at);
         return (
           <li
             key={position}
@@ -156,5 +167,16 @@ const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chose
         );
       })}
     </ol>
+      <p class="quiet" role="status">
+        {chosen !== null && chosen >= range.start && chosen <= last ? `Chosen: ${tokenText(range, chosen - range.start)}.` : ""}
+      </p>
+    </>
   );
+};
+
+/** What is known of one token. `at`: its place in the range. */
+const tokenText = (range: TokenRange, at: number): string => {
+  const value = range.log_probs[at];
+  const logProb = value === null || value === undefined ? "none" : decimal(value);
+  return `position ${range.start + at}, id ${range.ids[at] ?? "none"}, log prob ${logProb}, ${range.mask[at] === 1 ? "trained on" : "not trained on"}`;
 };

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { compact, count, decimal, interval, number, percent } from "../format";
-import type { Bar, CurvePoint, Histogram, Interval, LengthBin } from "../replies";
+import type { FigureBar, PassCurvePoint, FieldHistogram, IntervalValue, LengthBar } from "../replies";
 import { visible } from "../text";
 
 const HEIGHT = 190;
@@ -33,7 +33,9 @@ const niceStep = (step: number, whole: boolean): number => {
   if (whole && step <= 1) return 1;
   const power = 10 ** Math.floor(Math.log10(step));
   const distance = (nice: number) => Math.abs(Math.log10((power * nice) / step));
-  return power * [1, 2, 2.5, 5, 10].reduce((best, nice) => (distance(nice) < distance(best) ? nice : best));
+  // a whole step of 2.5 would be labelled 3, 5, 8
+  const factors = whole && power === 1 ? [1, 2, 3, 5, 10] : [1, 2, 2.5, 5, 10];
+  return power * factors.reduce((best, nice) => (distance(nice) < distance(best) ? nice : best));
 };
 
 const niceTicks = (largest: number): number[] => {
@@ -125,12 +127,12 @@ const Plot = ({ label, title, height, children }: { label: string; title: string
 );
 
 interface ColumnProps {
-  bars: readonly Bar[];
-  tone: (bar: Bar, at: number) => Tone;
+  bars: readonly FigureBar[];
+  tone: (bar: FigureBar, at: number) => Tone;
   unit: string;
   title: string;
   label: string;
-  link: (bar: Bar) => string | null;
+  link: (bar: FigureBar) => string | null;
 }
 
 /** Counts as bars; each links to what it counts. */
@@ -170,13 +172,13 @@ export const ColumnChart = ({ bars, tone, unit, title, label, link }: ColumnProp
 
 const valueText = (value: number, binary: boolean): string => (binary ? percent(value) : decimal(value));
 
-const spreadText = (spread: Interval, binary: boolean): string => {
+const spreadText = (spread: IntervalValue, binary: boolean): string => {
   const middle = spread.value === null ? "–" : valueText(spread.value, binary);
   if (spread.low === null || spread.high === null) return middle;
   return `${middle} (95 %: ${valueText(spread.low, binary)} to ${valueText(spread.high, binary)})`;
 };
 
-const curveScale = (spreads: readonly Interval[], binary: boolean): Scale => {
+const curveScale = (spreads: readonly IntervalValue[], binary: boolean): Scale => {
   const bottom = HEIGHT - BOTTOM;
   if (binary) return { low: 0, high: 1, top: TOP, bottom };
   const ends = spreads.flatMap((spread) => [spread.value, spread.low, spread.high]).filter((end) => end !== null);
@@ -197,7 +199,7 @@ const Line = ({ xs, ys, name }: { xs: readonly number[]; ys: readonly number[]; 
   </>
 );
 
-const Point = ({ x, spread, scale, tip, href }: { x: number; spread: Interval; scale: Scale; tip: string; href?: string | null }) => {
+const Point = ({ x, spread, scale, tip, href }: { x: number; spread: IntervalValue; scale: Scale; tip: string; href?: string | null }) => {
   if (spread.value === null) return null;
   const y = scaled(scale, spread.value);
   const inside = (
@@ -227,7 +229,7 @@ const Point = ({ x, spread, scale, tip, href }: { x: number; spread: Interval; s
 };
 
 /** The best of k rollouts against k; for rewards of 0 and 1 also pass^k. */
-export const CurveChart = ({ points, binary }: { points: readonly CurvePoint[]; binary: boolean }) => {
+export const CurveChart = ({ points, binary }: { points: readonly PassCurvePoint[]; binary: boolean }) => {
   const xs = points.map((_, at) => PADDING + ((100 - 2 * PADDING) * at) / Math.max(1, points.length - 1));
   const best = points.map((point) => point.best);
   const scale = curveScale(best, binary);
@@ -269,7 +271,7 @@ export const CurveChart = ({ points, binary }: { points: readonly CurvePoint[]; 
 };
 
 /** The mean reward by length, and below it how many rollouts have that length. */
-export const LengthChart = ({ bins, binary, link }: { bins: readonly LengthBin[]; binary: boolean; link: (bin: LengthBin) => string | null }) => {
+export const LengthChart = ({ bins, binary, link }: { bins: readonly LengthBar[]; binary: boolean; link: (bin: LengthBar) => string | null }) => {
   const width = 100 / bins.length;
   const xs = bins.map((_, at) => (at + 0.5) * width);
   const scale = curveScale(bins.map((bin) => bin.reward), binary);
@@ -380,12 +382,18 @@ export const Strip = ({ rewards, height = 16 }: { rewards: readonly number[]; he
 };
 
 interface BrushProps {
-  histogram: Histogram;
+  histogram: FieldHistogram;
   label: string;
   /** The range that the query asks for. */
   chosen: readonly [number, number] | null;
   onChoose: (range: readonly [number, number] | null) => void;
 }
+
+/** Whether bins grow: a few huge values would else press all others into the first one. */
+const isLogarithmic = (edges: readonly number[]): boolean => {
+  const widths = edges.slice(1).map((edge, at) => edge - (edges[at] ?? 0));
+  return (widths[widths.length - 1] ?? 0) > 2 * (widths[0] ?? 0);
+};
 
 const rounded = (value: number): number => Number(value.toPrecision(6));
 
@@ -422,7 +430,8 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
   return (
     <fieldset class="brush">
       <legend>
-        {label} {histogram.missing > 0 && <small>{count(histogram.missing)} without</small>}
+        {label}
+        {isLogarithmic(edges) && <span class="scale">, log scale</span>} {histogram.missing > 0 && <small>{count(histogram.missing)} without</small>}
       </legend>
       <svg
         width="100%"
@@ -484,4 +493,4 @@ export const Brush = ({ histogram, label, chosen, onChoose }: BrushProps) => {
   );
 };
 
-export const intervalText = (value: Interval | null): string => (value ? interval(value.low, value.high) : "");
+export const intervalText = (value: IntervalValue | null): string => (value ? interval(value.low, value.high) : "");

@@ -3,13 +3,24 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ReplyError } from "../api";
+import { bytes } from "../format";
 import { type Reply, useLate } from "../hooks";
-import { isPlain, visible, visibleLine } from "../text";
+import type { Base } from "../replies";
+import { isPlain, sentence, visible, visibleLine } from "../text";
 
 /** One line of text that a row holds: isolated, and marked as not ours. */
 export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) => (
   <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
     {visibleLine(text, limit)}
+  </bdi>
+);
+
+/** A path of at most `limit` characters; lines end after its slashes. */
+export const FilePath = ({ text, limit = 300 }: { text: string; limit?: number }) => (
+  <bdi class="theirs" dir="auto" title={text.length > limit ? visibleLine(text, 2 * limit) : undefined}>
+    {visibleLine(text, limit)
+      .split("/")
+      .flatMap((part, at) => (at ? ["/", <wbr key={at} />, part] : [part]))}
   </bdi>
 );
 
@@ -31,11 +42,15 @@ export const ErrorBox = ({ error }: { error: ReplyError }) => {
   return (
     <div class="error" role="alert">
       <p>
-        <b>{visible(error.message)}</b>
+        <b>{sentence(visible(error.message))}</b>
         {facts.length > 0 && <span class="quiet"> {visible(facts.join(", "))}</span>}
       </p>
       {nearest && <p>Nearest field: {visible(nearest)}.</p>}
-      {hint && <p>{visible(hint)}</p>}
+      {hint && (
+        <p>
+          <WithOptions text={sentence(visible(hint))} />
+        </p>
+      )}
       {error.status === 409 && (
         <button type="button" onClick={() => location.reload()}>
           Load again
@@ -81,7 +96,7 @@ export const Panel = <T,>({ title, id, lead, reply, class: name, children }: Pan
       {title && <h2>{title}</h2>}
       {lead && <p class="section-lead">{lead}</p>}
       {reply.error && <ErrorBox error={reply.error} />}
-      {!reply.data && !reply.error && late && <p class="quiet waiting">Loading…</p>}
+      {!reply.data && !reply.error && late && <Waiting indexed={reply.indexed} />}
       {reply.data && (
         <Boundary name={title ?? id ?? "panel"}>
           <Drawn draw={children} data={reply.data} />
@@ -90,6 +105,15 @@ export const Panel = <T,>({ title, id, lead, reply, class: name, children }: Pan
     </section>
   );
 };
+
+/** Stands where a reply will be; `indexed`: how far the index is, when the reply waits for it. */
+export const Waiting = ({ indexed }: { indexed: Base | null }) => (
+  <p class="quiet waiting" role={indexed ? "status" : undefined}>
+    {indexed
+      ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.`
+      : "Loading…"}
+  </p>
+);
 
 // a component of its own, so that what it throws reaches the boundary
 const Drawn = <T,>({ draw, data }: { draw: (data: T) => ComponentChildren; data: T }) => <>{draw(data)}</>;
@@ -141,7 +165,7 @@ export const StatusLine = () => {
 export const Command = ({ name, text }: { name: string; text: string }) => (
   <div class="copyable">
     <code tabIndex={0} role="region" aria-label={name}>
-      {visible(text)}
+      <WithOptions text={visible(text)} />
     </code>
     <button type="button" disabled={!isPlain(text)} onClick={() => copyAndSay(text, name)} aria-label={`Copy: ${name}`}>
       Copy
@@ -175,7 +199,7 @@ export const Notes = ({ texts, title = "Note." }: { texts: readonly string[]; ti
       {texts.map((text) => (
         <li key={text}>
           <b>{title} </b>
-          <WithOptions text={visible(text)} />
+          <WithOptions text={sentence(visible(text))} />
         </li>
       ))}
     </ul>

@@ -7,7 +7,7 @@ import { useKeys } from "../hooks";
 import { askedOf, withTerm } from "../query";
 import type { Facet } from "../replies";
 import { setParameters } from "../router";
-import { visible, visibleLine } from "../text";
+import { sentence, visible, visibleLine } from "../text";
 
 /** Writes a query into the URL; the table starts at its beginning again. */
 export const setQuery = (query: string): void => setParameters({ q: query || null, offset: null }, { replace: false });
@@ -63,7 +63,7 @@ export const QueryBox = ({ query, error, place }: { query: string; error: ReplyE
             </code>
           )}
           <p>
-            {visible(bad.message ?? "")} {visible(bad.hint ?? "")}{" "}
+            {sentence(visible(bad.message ?? ""))} {visible(bad.hint ?? "")}{" "}
             {fix && (
               <button type="button" onClick={() => setQuery(fix)}>
                 Use {visible(bad.nearest ?? "")}

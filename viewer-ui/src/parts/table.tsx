@@ -73,7 +73,9 @@ export const Pages = ({ offset, size, matches, total, noun, below = false }: Pag
     document.querySelector(".tasks")?.scrollIntoView({ block: "nearest" });
   };
   const text =
-    matches === 0
+    total === 0
+      ? `no ${noun} yet`
+      : matches === 0
       ? `no ${noun} of ${count(total)} match`
       : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
   return (

@@ -4,7 +4,8 @@
     term    = field:value | field<value (= != < <= > >=) | has:field | word | "phrase"
     value   = value | value,value (any of them) | low..high (ends included) | ~part (contained)
     sort:field, sort:-field: the order, smallest or largest first
-    text:word, text:"a phrase": looked for in the whole transcript
+    text:word, text:"a phrase": looked for in the whole transcript, without case
+    text=word, text="a phrase": the same, with case
 
 Numbers compare as numbers, texts without case. A field that a row lacks matches only `-has:field`:
 a comparison with it is neither true nor false, and so is its negation.

@@ -170,10 +170,10 @@ class _Parser:
         self._at += 1
         return self._term(token) if token.kind == "term" else self._word(token, token.text)
 
-    def _word(self, token: _Token, text: str, *, whole_transcript: bool = False) -> WordTerm:
+    def _word(self, token: _Token, text: str) -> WordTerm:
         if not text:
             raise QueryError(self._text, token.position, "an empty text is in every row")
-        return WordTerm(text, whole_transcript)
+        return WordTerm(text)
 
     def _in_parentheses(self, depth: int) -> Node | None:
         if depth >= DEEPEST:
@@ -190,8 +190,9 @@ class _Parser:
         is_quoted = token.value.startswith('"')
         if token.field == "has" and token.operator == ":":
             return HasTerm(value, token.position)
-        if token.field == TEXT and token.operator == ":":
-            return self._word(token, value, whole_transcript=True)
+        if token.field == TEXT and token.operator in {":", "="}:
+            text = self._word(token, value).text
+            return WordTerm(text, whole_transcript=True, is_exact=token.operator == "=")
         if token.operator != ":":
             return self._compared(token, value)
         if value.startswith("~") and not is_quoted:

@@ -37,10 +37,13 @@ class QueryError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class WordTerm:
-    """A text that must occur. `whole_transcript`: everywhere; else in what the index holds."""
+    """A text that must occur. `whole_transcript`: everywhere; else in what the index holds.
+    `is_exact`: with the same case.
+    """
 
     text: str
     whole_transcript: bool = False
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,8 @@ def _of_row(leaf: WordTerm | Condition, fields: Fields) -> Truth[bool]:
 def _of_value(leaf: WordTerm | ComparedTerm | BetweenTerm | ContainsTerm, value: Any) -> bool:
     if isinstance(leaf, WordTerm | ContainsTerm):
         part = leaf.text if isinstance(leaf, WordTerm) else leaf.part
+        if isinstance(leaf, WordTerm) and leaf.is_exact:
+            return part in _as_text(value)
         return part.lower() in _as_text(value).lower()
     if isinstance(value, bool | int | float):
         if isinstance(leaf, BetweenTerm):

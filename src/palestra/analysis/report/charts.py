@@ -187,7 +187,9 @@ def _nice_step(step: float, *, is_whole: bool = True) -> float:
     if is_whole and step <= 1:
         return 1
     power = 10.0 ** floor(log10(step))
-    near = min((1, 2, 2.5, 5, 10), key=lambda nice: abs(log10(power * nice / step)))
+    # a step of 2.5 would be labelled 2, 5, 8
+    factors = (1, 2, 3, 5, 10) if is_whole and power == 1 else (1, 2, 2.5, 5, 10)
+    near = min(factors, key=lambda nice: abs(log10(power * nice / step)))
     return power * near
 
 

@@ -102,7 +102,8 @@ def after_transcripts(left_out: str, tools: Sequence[Sequence[Sequence[str]]]) -
 
 
 def _head(name: str) -> str:
-    style, script = _resource("report.css"), _resource("report.js")
+    style = _resource("palette.css") + _resource("report.css")
+    script = _resource("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"

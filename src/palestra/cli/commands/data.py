@@ -9,6 +9,7 @@ import typer
 from palestra.cli.commands.datasets import dataset
 from palestra.cli.console import guarded
 from palestra.cli.flags import (
+    AS_JSON,
     Configs,
     Flags,
     JsonFlag,
@@ -26,7 +27,7 @@ benchmark = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    settings_command(app, "PrepareArgs", "OwnSettings", required=False)(prepare)
+    settings_command(app, "PrepareArgs", "OwnSettings", "JsonArgs", required=False)(prepare)
     settings_command(app, "RenderArgs", required=False)(render_prompts)
     settings_command(dataset, "ImportArgs", name="import")(import_rows)
     app.add_typer(benchmark, name="benchmark")
@@ -47,8 +48,9 @@ def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
             args_from(OwnSettings, {"own_settings": flags.pop("own_settings", {})}),
             with_configs(configs, overrides),
         )
-        return prepare_data(words, ng=False, extra=flags)
+        return prepare_data(words, ng=False, extra=flags, as_json=as_json)
 
+    as_json = flags.pop(AS_JSON, False)
     guarded(command)
 
 

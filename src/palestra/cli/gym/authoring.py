@@ -49,14 +49,14 @@ CASE_S: Final = 60.0
 START_S: Final = 600.0
 HEADING: Final = "Config is valid."
 NEXT_COMMANDS: Final = (
-    "gym env test --resources-server {name}",
-    "gym env test {name}",
+    "env test --resources-server {name}",
+    "env test {name}",
     (
-        "gym eval run --resources-server {name} --model-type local_model --split example "
+        "eval run --resources-server {name} --model-type local_model --split example "
         "--output results/{name}.jsonl"
     ),
 )
-"""What to type after `env init` of a resources server."""
+"""What to type after the program's name, once `env init` has made a resources server."""
 
 
 class EnvTestArgs(Settings):
@@ -306,7 +306,7 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
             hint="give --resources-server NAME, --environment NAME or --benchmark NAME",
         )
     if is_server:
-        return _init_server(overrides)
+        return _init_server(invocation, overrides)
     [(kind, name)] = names.items()
     _check_new_name(name)
     new = NewComponent(
@@ -323,7 +323,7 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
     say(f"made {folder}:" if written else f"{folder} is as it would be made: nothing was written")
     for path in written:
         say(f"  {shown(path)}")
-    say(f"next: gym env validate {name} --kind {kind}")
+    say(f"next: {invocation.program} env validate {name} --kind {kind}")
     return 0
 
 
@@ -334,9 +334,10 @@ def _check_new_name(name: str) -> None:
         raise UsageError(error.message, hint=error.hint) from error
 
 
-def _init_server(overrides: list[str]) -> int:
+def _init_server(invocation: Invocation, overrides: list[str]) -> int:
+    next_commands = [f"{invocation.program} {words}" for words in NEXT_COMMANDS]
     try:
-        return ng_init(overrides, NEXT_COMMANDS)
+        return ng_init(overrides, next_commands)
     except ConfigError as error:
         if error.cause is not KnownCause.OUTPUT_EXISTS:
             raise
@@ -364,7 +365,7 @@ def publish(invocation: Invocation, overrides: list[str]) -> int:
     fails; nothing is written then.
     """
     if invocation.name is None:
-        raise UsageError("gym env publish needs a NAME")
+        raise UsageError(f"{invocation.program} env publish needs a NAME")
     component = _component(invocation)
     validation = check_component(component, overrides=overrides, needs_manifest=True)
     problems = [problem.message for problem in validation.problems]

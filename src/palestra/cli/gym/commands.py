@@ -61,6 +61,7 @@ LISTS: Final = tuple(
         name="[NAME]",
         json=True,
         replaces="ng_list_benchmarks" if kind == "benchmarks" else "",
+        same_as=("benchmark list",) if kind == "benchmarks" else (),
     )
     for kind, name in LISTED.items()
 )
@@ -76,14 +77,16 @@ ENV: Final = (
     Command(
         "env", "start", "start every server of the configuration, until Ctrl-C",
         f"{HERE}.servers:start", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_run",
+        same_as=("run",),
     ),
     Command(
         "env", "status", "one line per running server; the exit code is always 0",
-        f"{HERE}.servers:status", json=True, replaces="ng_status",
+        f"{HERE}.servers:status", json=True, replaces="ng_status", same_as=("status",),
     ),
     Command(
         "env", "resolve", "print the resolved configuration, with secrets masked",
-        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_dump_config",
+        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), json=True,
+        replaces="ng_dump_config", same_as=("config",),
     ),
     Command(
         "env", "validate", "check a manifest or a configuration; nothing is started",
@@ -105,6 +108,7 @@ ENV: Final = (
             switch("--update-expected", "Write the current results into the fixture."),
         ),
         name="[NAME]", json=True, runs_authors_code=True, replaces="ng_test, ng_test_all",
+        same_as=("test",),
     ),
     Command(
         "env", "init", "make the folder of a resources server, an environment or a benchmark",
@@ -119,7 +123,7 @@ ENV: Final = (
             switch("--higher-is-better", "A higher reward is better."),
             switch("--lower-is-better", "A lower reward is better."),
         ),
-        replaces="ng_init_resources_server",
+        replaces="ng_init_resources_server", same_as=("init",),
     ),
     Command(
         "env", "publish", "check all that a published environment needs",
@@ -134,13 +138,14 @@ ENV: Final = (
         "env", "packages", "list the packages that a server runs with",
         f"{HERE}.servers:packages",
         (ENTRYPOINT, switch("--outdated", "Only those with newer versions.", "outdated")),
-        json=True, replaces="ng_pip_list",
+        json=True, replaces="ng_pip_list", same_as=("pip-list",),
     ),
 )  # fmt: skip
 EVAL: Final = (
     Command(
         "eval", "prepare", "run the scripts that make the files of benchmarks",
         f"{HERE}.evaluation:prepare", (*CONFIGS, BENCHMARK), replaces="ng_prepare_benchmark",
+        same_as=("benchmark prepare",),
     ),
     Command(
         "eval", "run", "start the servers, run the datasets of a split, stop the servers",
@@ -162,13 +167,15 @@ EVAL: Final = (
             ),
             NO_AGGREGATION,
         ),
-        runs_authors_code=True, replaces="ng_e2e_collect_rollouts; --no-serve: ng_collect_rollouts",
+        json=True, runs_authors_code=True,
+        replaces="ng_e2e_collect_rollouts; --no-serve: ng_collect_rollouts",
+        same_as=("eval", "collect"),
     ),
     Command(
         "eval", "aggregate", "merge shards, and ask the running agents for the metrics",
         f"{HERE}.evaluation:aggregate",
         (*CONFIGS, text("--input-glob -i", "The shards, quoted.", "input_glob"), OUTPUT),
-        replaces="ng_aggregate_rollouts",
+        replaces="ng_aggregate_rollouts", same_as=("merge",),
     ),
     Command(
         "eval", "profile", "statistics of the rewards of a run",
@@ -179,7 +186,7 @@ EVAL: Final = (
                 "--allow-partial", "Profile a run that lacks rollouts.", "allow_partial_rollouts"
             ),
         ),
-        replaces="ng_reward_profile",
+        json=True, replaces="ng_reward_profile", same_as=("profile",),
     ),
     Command(
         "eval", "reverify", "verify stored responses again",
@@ -197,7 +204,7 @@ EVAL: Final = (
                 "--with-failures", "Also answers whose verification failed.", "with_failures"
             ),
         ),
-        runs_authors_code=True,
+        json=True, runs_authors_code=True, same_as=("reverify",),
     ),
     Command(
         "eval", "submit", "submit one Slurm job per benchmark",
@@ -220,6 +227,7 @@ DATASET: Final = (
         "dataset", "upload", "upload a file to the Hugging Face hub or to GitLab's registry",
         f"{HERE}.data:upload", (STORAGE, NAME, REVISION, SPLIT, INPUT, PULL_REQUEST),
         replaces="ng_upload_dataset_to_hf, ng_upload_dataset_to_gitlab",
+        same_as=("dataset upload",),
     ),
     Command(
         "dataset", "download", "download a file or splits",
@@ -230,21 +238,23 @@ DATASET: Final = (
             text("--output-dir", "hf: the folder.", "output_dirpath"),
         ),
         replaces="ng_download_dataset_from_hf, ng_download_dataset_from_gitlab",
+        same_as=("dataset download",),
     ),
     Command(
         "dataset", "rm", "delete a dataset from GitLab's registry, after a question",
         f"{HERE}.data:remove", (NAME,), replaces="ng_delete_dataset_from_gitlab",
+        same_as=("dataset delete",),
     ),
     Command(
         "dataset", "migrate", "move a dataset from GitLab's registry to the hub",
         f"{HERE}.data:migrate", (NAME, REVISION, SPLIT, INPUT, ARTIFACT, PULL_REQUEST),
-        replaces="ng_gitlab_to_hf_dataset",
+        replaces="ng_gitlab_to_hf_dataset", same_as=("dataset migrate",),
     ),
     Command(
         "dataset", "render", "fill rows into a prompt template",
         f"{HERE}.data:render",
         (INPUT, text("--prompt-config", "The template (YAML).", "prompt_config"), OUTPUT),
-        replaces="ng_materialize_prompts",
+        replaces="ng_materialize_prompts", same_as=("render-prompts",),
     ),
     Command(
         "dataset", "collate", "check, measure and write the datasets of agents",
@@ -255,7 +265,7 @@ DATASET: Final = (
             text("--output-dir", "The folder for the files.", "output_dirpath"),
             switch("--download", "Download files that are missing.", "should_download"),
         ),
-        replaces="ng_prepare_data",
+        json=True, replaces="ng_prepare_data", same_as=("prepare",),
     ),
 )  # fmt: skip
 DEV: Final = (

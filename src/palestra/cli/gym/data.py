@@ -42,11 +42,11 @@ def render(_invocation: Invocation, overrides: list[str]) -> int:
     return render_rows(overrides, ng=True)
 
 
-def collate(_invocation: Invocation, overrides: list[str]) -> int:
+def collate(invocation: Invocation, overrides: list[str]) -> int:
     """Check, measure and write the datasets of the configuration's agents."""
     from palestra.cli.preparing import prepare
 
-    return prepare(overrides, ng=True)
+    return prepare(overrides, ng=True, as_json=invocation.json)
 
 
 def _is_gitlab(invocation: Invocation) -> bool:

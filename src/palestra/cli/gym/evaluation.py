@@ -6,7 +6,7 @@ from typing import Final
 from palestra.cli import benchmarks, collecting, merging, preparing, profiling_commands
 from palestra.cli.console import notice
 from palestra.cli.gym.driver import DRIVER, drive
-from palestra.cli.gym.grammar import Invocation, as_text
+from palestra.cli.gym.grammar import Invocation, UsageError, as_text
 from palestra.config import ConfigTree
 from palestra.settings import CollectArgs, InvalidSettings, SettingProblem, args_from, load
 from palestra.system import shown
@@ -29,14 +29,16 @@ def aggregate(_invocation: Invocation, overrides: list[str]) -> int:
     return merging.aggregate_rollouts(overrides)
 
 
-def profile(_invocation: Invocation, overrides: list[str]) -> int:
+def profile(invocation: Invocation, overrides: list[str]) -> int:
     """Compute the reward statistics of a run from its files."""
-    return profiling_commands.profile(overrides, ng=True)
+    return profiling_commands.profile(overrides, ng=True, as_json=invocation.json)
 
 
 def run(invocation: Invocation, overrides: list[str]) -> int:
     """Run the datasets of a split on servers of this command; with `--no-serve`, a file of rows on
     the running servers.
+
+    Raises UsageError: a driver is configured, whose result `--json` cannot print.
     """
     settings = load(overrides, ng=True, require_all=False, required=()).tree
     no_serve = bool(invocation.flags.get("no_serve"))
@@ -50,12 +52,18 @@ def run(invocation: Invocation, overrides: list[str]) -> int:
             hint="--no-serve takes --input and --output; without it, --split and --output",
         )
     args_from(CollectArgs, settings)  # before anything is downloaded
+    if invocation.json and settings.get(DRIVER) is not None:
+        raise UsageError(
+            f"--json prints the run that was collected, and +{DRIVER} replaces the collection",
+            hint="leave --json out",
+        )
     if not no_serve and settings.get(INPUT) is None:
         rows = _collated(settings, overrides)
         overrides = [*overrides, f"++{INPUT}={as_text(str(rows))}"]
     if settings.get(DRIVER) is not None:
         return drive(str(settings[DRIVER]), overrides, serve=not no_serve)
-    return collecting.collect(overrides, ng=True, fleet="running" if no_serve else "own")
+    fleet: collecting.FleetToUse = "running" if no_serve else "own"
+    return collecting.collect(overrides, ng=True, fleet=fleet, as_json=invocation.json)
 
 
 def _collated(settings: ConfigTree, overrides: list[str]) -> Path:

@@ -78,7 +78,10 @@ class Command:
     """Whether the command takes `--json`."""
     runs_authors_code: bool = False
     replaces: str = ""
-    """The `ng_*` command with the same work; empty when there is none."""
+    """The `ng_*` programs with the same work, in the order of `same_as`; empty: there is none."""
+    same_as: tuple[str, ...] = ()
+    """The commands of `palestra` with the same work, such as `dataset upload`. Flags that both have
+    mean the same."""
 
     @property
     def words(self) -> str:
@@ -104,6 +107,8 @@ class Invocation:
     verbose: bool = False
     search_dirs: tuple[str, ...] = ()
     """The folders of `--search-dir`, as the user typed them."""
+    program: str = PROGRAM
+    """The program that the user called: `gym`, `ng` or `palestra gym`."""
 
 
 @dataclass(slots=True)
@@ -124,16 +129,17 @@ SEARCH_DIR: Final = GymFlag(
 )  # fmt: skip
 
 
-def parse(command: Command, words: Sequence[str]) -> Invocation:
+def parse(command: Command, words: Sequence[str], *, program: str = PROGRAM) -> Invocation:
     """Return the invocation of `command` with `words`, the words after group and action.
 
     The overrides hold the flags, but not yet the files that selectors such as `--benchmark` name.
     Raises UsageError: a flag is unknown, lacks its value, or is required and missing.
     """
-    scanned = _scan(command, words)
+    called = f"{program} {command.words}"
+    scanned = _scan(command, words, called)
     for flag in command.flags:
         if flag.required and flag.key not in scanned.flags:
-            raise UsageError(f"{PROGRAM} {command.words} needs {'/'.join(flag.names)}")
+            raise UsageError(f"{called} needs {'/'.join(flag.names)}")
     search_dirs = scanned.flags.pop(SEARCH_DIR.key, ())
     made_overrides = [
         override
@@ -151,10 +157,12 @@ def parse(command: Command, words: Sequence[str]) -> Invocation:
         json=scanned.json,
         verbose=scanned.verbose,
         search_dirs=search_dirs,
+        program=program,
     )
 
 
-def _scan(command: Command, words: Sequence[str]) -> _Scanned:
+def _scan(command: Command, words: Sequence[str], called: str) -> _Scanned:
+    """Sort the words of a command. `called`: the words that call it, for errors."""
     by_name = {name: flag for flag in (*command.flags, SEARCH_DIR) for name in flag.names}
     scanned = _Scanned()
     remaining_words = iter(words)
@@ -167,7 +175,7 @@ def _scan(command: Command, words: Sequence[str]) -> _Scanned:
             name, equals, text = word.partition("=")
             flag = by_name.get(name)
             if flag is None:
-                raise _unknown(command, name, by_name)
+                raise _unknown(command, called, name, by_name)
             _add(scanned, flag, _value(flag, text if equals else None, remaining_words))
         elif command.name and not _is_override(word):
             scanned.names.append(word)
@@ -180,14 +188,15 @@ def _is_override(word: str) -> bool:
     return "=" in word or word.startswith(("+", "~"))
 
 
-def _unknown(command: Command, name: str, by_name: Mapping[str, GymFlag]) -> UsageError:
+def _unknown(
+    command: Command, called: str, name: str, by_name: Mapping[str, GymFlag]
+) -> UsageError:
     flag_names = [*by_name, *VERBOSE, *HELP, *([JSON] if command.json else [])]
     near = nearest(name, flag_names)
     return UsageError(
-        f"{PROGRAM} {command.words} has no flag {name}"
-        + (f". Did you mean {near}?" if near else ""),
-        hint=f"{PROGRAM} {command.words} --help lists its flags; a setting without a flag is an "
-        "override: +key=value",
+        f"{called} has no flag {name}" + (f". Did you mean {near}?" if near else ""),
+        hint=f"{called} --help lists its flags; a setting without a flag is an override: "
+        "+key=value",
     )
 
 

@@ -27,7 +27,7 @@ def list_components(invocation: Invocation, _overrides: list[str]) -> int:
         for component in components
         if all(component.has(name, text) for name, text in invocation.flags.items())
     ]
-    _show_all(chosen, LISTED[kind], as_json=invocation.json)
+    _show_all(chosen, LISTED[kind], invocation)
     return 0
 
 
@@ -38,7 +38,8 @@ def search(invocation: Invocation, _overrides: list[str]) -> int:
     """
     kinds, query = _query(invocation.name or "")
     if not query:
-        raise UsageError("gym search needs a query", hint=f"gym search [{'|'.join(LISTED)}] QUERY")
+        called = f"{invocation.program} search"
+        raise UsageError(f"{called} needs a query", hint=f"{called} [{'|'.join(LISTED)}] QUERY")
     scored = [
         (score, component)
         for kind in kinds
@@ -48,13 +49,14 @@ def search(invocation: Invocation, _overrides: list[str]) -> int:
     scored.sort(key=lambda pair: (-pair[0], pair[1].kind, pair[1].name))
     first = query.partition(" ")[0]
     if f"{first}s" in LISTED and query != first:
-        notice(f"hint: {first!r} is searched for; the type is {first}s: gym search {first}s …")
+        notice(
+            f"hint: {first!r} is searched for; the type is {first}s: {invocation.program} search {first}s …"
+        )
     if invocation.json:
         say_json([{**component.to_dict(), "score": round(score, 3)} for score, component in scored])
     else:
-        _show_all(
-            [component for _, component in scored], f"components like {query!r}", as_json=False
-        )
+        matches = [component for _, component in scored]
+        _show_all(matches, f"components like {query!r}", invocation)
     return 0
 
 
@@ -101,14 +103,17 @@ def _show(component: InstalledComponent, *, as_json: bool) -> None:
             say(f"  {name}: {value}")
 
 
-def _show_all(components: Sequence[InstalledComponent], what: str, *, as_json: bool) -> None:
-    if as_json:
+def _show_all(components: Sequence[InstalledComponent], what: str, invocation: Invocation) -> None:
+    if invocation.json:
         say_json([component.to_dict() for component in components])
     elif not components:
         say(f"no {what}")
         elsewhere = ""
         if what == LISTED["environments"]:
-            elsewhere = "; Palestra's own are resources servers: gym list resources-servers"
+            elsewhere = (
+                f"; Palestra's own are resources servers: {invocation.program} list "
+                "resources-servers"
+            )
         searched = ", ".join(str(root) for root in search_roots())
         notice(f"hint: searched in {searched}{elsewhere}")
     else:

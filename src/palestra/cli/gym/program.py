@@ -8,11 +8,20 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from palestra.cli.console import guarded, hint_of, notice, say, show_error
+from palestra.cli.console import (
+    guarded,
+    hint_of,
+    in_words_called,
+    notice,
+    say,
+    show_error,
+    stdout_for_json,
+)
 from palestra.cli.flags import imported
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.gym.commands import GROUPS, actions_of, command_at
@@ -29,6 +38,7 @@ from palestra.cli.gym.grammar import (
     parse,
 )
 from palestra.cli.gym.selection import with_config_files
+from palestra.cli.spelling import typed_program
 from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
 from palestra.errors import ConfigError, PalestraError
 from palestra.settings import InvalidSettings
@@ -41,7 +51,7 @@ VERSION_COMMAND: Final = Command(
 
 def main() -> NoReturn:
     """Run the console scripts `gym` and `ng`."""
-    run(sys.argv[1:], program=Path(sys.argv[0]).name or PROGRAM)
+    run(sys.argv[1:], program=typed_program() or PROGRAM)
 
 
 def run(words: Sequence[str], *, program: str = PROGRAM) -> NoReturn:
@@ -74,7 +84,8 @@ def _request(words: Sequence[str], program: str) -> _Answer | tuple[Command, Inv
     """
     leading, words_left = _leading(words)
     if VERSION in leading:
-        return VERSION_COMMAND, parse(VERSION_COMMAND, [w for w in leading if w != VERSION])
+        words_left = [word for word in leading if word != VERSION]
+        return VERSION_COMMAND, parse(VERSION_COMMAND, words_left, program=program)
     wants_help = bool(HELP & {*leading, *words_left})
     if not words_left:
         return _Answer(program_help(program), 0 if wants_help else 1)
@@ -93,7 +104,7 @@ def _request(words: Sequence[str], program: str) -> _Answer | tuple[Command, Inv
         raise _unknown(f"{program} {group} has no action {action}", action, actions_of(group))
     if wants_help:
         return _Answer(command_help(program, command))
-    invocation = parse(command, [*leading, *words_left])
+    invocation = parse(command, [*leading, *words_left], program=program)
     _add_extra_roots(invocation)
     return command, with_config_files(invocation, SearchPaths.of())
 
@@ -136,8 +147,10 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
     """Call the function of a command, and return the exit code of `gym` for how it ended."""
     if invocation.verbose:
         logging.getLogger("palestra").setLevel(logging.DEBUG)
+    on_stdout = stdout_for_json() if invocation.json else nullcontext()
     try:
-        code: int = imported(command.function)(invocation, list(invocation.overrides))
+        with on_stdout:
+            code: int = imported(command.function)(invocation, list(invocation.overrides))
     except UsageError as error:
         show_error(error)
         return 2
@@ -166,6 +179,6 @@ def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSetting
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:
     """Print an error on standard output, or on standard error where only JSON may be on the other."""
-    (notice if as_json else say)(f"Error: {error.message}")
+    (notice if as_json else say)(f"Error: {in_words_called(error.message)}")
     if hint := hint_of(error):
         notice(f"hint: {hint}")

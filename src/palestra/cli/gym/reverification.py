@@ -8,10 +8,10 @@ from typing import Final, Self
 
 from pydantic import model_validator
 
-from palestra.cli.console import notice, say
+from palestra.cli.console import notice, say, say_json
 from palestra.cli.gym.grammar import Invocation
 from palestra.cli.merging import ask_agents
-from palestra.cli.reverifying import reverify as verify_again
+from palestra.cli.reverifying import reverify_rows
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, Outcome, PalestraError
 from palestra.rollouts import (
@@ -21,7 +21,7 @@ from palestra.rollouts import (
     holds_failures,
     scored_beside,
 )
-from palestra.schema import RunPaths
+from palestra.schema import JsonObject, RunPaths
 from palestra.settings import ReverifyArgs, Settings, args_from, load
 from palestra.system import replacing, set_aside, shown
 
@@ -84,19 +84,23 @@ class GymReverifyArgs(Settings):
         )
 
 
-def reverify(_invocation: Invocation, overrides: list[str]) -> int:
+def reverify(invocation: Invocation, overrides: list[str]) -> int:
     """Verify stored rows again; exit code 1 when some rows could not be verified."""
     config = load(overrides, ng=True, require_all=False, required=())
     args = args_from(GymReverifyArgs, config.tree)
     if args.judge_failed_only:
-        code, output = _judge_again(args, overrides)
+        code, output, document = _judge_again(args, overrides)
     else:
         output = _output(args)
         if args.force:
             output = output.with_name(f"{UNSAFE}{output.name}")
-        code = verify_again(args.reverify_args(args.rollouts_jsonl_fpath, output), overrides)
+        run_args = args.reverify_args(args.rollouts_jsonl_fpath, output)
+        code, reverified = reverify_rows(run_args, overrides)
+        document = reverified.to_dict() if reverified else None
     if not args.disable_aggregation and output.is_file():
         _aggregate(config, output, overrides)
+    if invocation.json and document is not None:
+        say_json(document)
     return code
 
 
@@ -104,10 +108,13 @@ def _output(args: GymReverifyArgs) -> Path:
     return args.output_jsonl_fpath or args.rollouts_jsonl_fpath
 
 
-def _judge_again(args: GymReverifyArgs, overrides: list[str]) -> tuple[int, Path]:
-    """Verify the rollouts whose judge failed, each once, and return the exit code and the output.
+def _judge_again(
+    args: GymReverifyArgs, overrides: list[str]
+) -> tuple[int, Path, JsonObject | None]:
+    """Verify the rollouts whose judge failed, each once.
 
-    The output has the scored rows of the run, then the new ones.
+    Return the exit code, the output, and the document for `--json`: None when a signal stopped the
+    command. The output has the scored rows of the run, then the new ones.
     """
     scored, failures = _files_of_run(args.rollouts_jsonl_fpath)
     output = scored if args.append else _output(args)
@@ -119,6 +126,7 @@ def _judge_again(args: GymReverifyArgs, overrides: list[str]) -> tuple[int, Path
         set_aside([output], ".bak")
     output.parent.mkdir(parents=True, exist_ok=True)
     code = 0
+    document: JsonObject | None = {}
     with tempfile.TemporaryDirectory(prefix=".judging-", dir=output.parent) as aside:
         judged = Path(aside) / output.name
         answers = UnverifiedAnswers.found_in(failures, scored=scored, failure_classes=JUDGE_FAILED)
@@ -132,14 +140,17 @@ def _judge_again(args: GymReverifyArgs, overrides: list[str]) -> tuple[int, Path
                     "overwrite": False,
                 }
             )
-            code = verify_again(run_args, overrides)
+            code, reverified = reverify_rows(run_args, overrides)
+            document = reverified.to_dict() if reverified else None
         else:
             notice(f"{shown(failures)}: no rollout whose judge failed has an answer to verify")
         added = _join(scored, judged, output)
     if output != scored:
         copy_inputs([_inputs_of(scored)], RunPaths(output).materialized_inputs)
     say(f"{added} rows added -> {shown(output)}")
-    return code, output
+    if document is None:
+        return code, output, None
+    return code, output, {**document, "output": str(output), "added": added}
 
 
 def _files_of_run(rollouts: Path) -> tuple[Path, Path]:

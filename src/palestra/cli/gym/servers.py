@@ -41,9 +41,9 @@ def status(invocation: Invocation, overrides: list[str]) -> int:
     return 0
 
 
-def resolve(_invocation: Invocation, overrides: list[str]) -> int:
+def resolve(invocation: Invocation, overrides: list[str]) -> int:
     """Print the resolved configuration, with secrets masked."""
-    return dump_config(overrides, ng=True)
+    return dump_config(overrides, ng=True, as_json=invocation.json)
 
 
 def prefetch(_invocation: Invocation, overrides: list[str]) -> int:

@@ -18,6 +18,7 @@ from palestra.cli.clustering.runs import submit as submit_rollouts
 from palestra.cli.console import say, warn_all
 from palestra.cli.gym.grammar import Invocation
 from palestra.cli.gym.selection import SELECTORS, select
+from palestra.cli.spelling import command_words, typed_program
 from palestra.config import SearchPaths
 from palestra.errors import ConfigError
 from palestra.settings import InvalidSettings, config_list, datasets_of, existing_path, load
@@ -84,9 +85,10 @@ def _rows_of(config_paths: list[str], name: str) -> str:
             hint="set input_file for it: benchmarks: {" + name + ": {input_file: ROWS.jsonl}}",
         )
     if not files[0].path.is_file():
+        prepare = command_words("benchmark prepare", typed_program())
         raise ConfigError(
             f"{shown(files[0].path)} does not exist",
-            hint=f"make it first: gym eval prepare --benchmark {name}",
+            hint=f"make it first: {prepare} --benchmark {name}",
         )
     return str(files[0].path.absolute())
 

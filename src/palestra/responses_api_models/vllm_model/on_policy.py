@@ -24,9 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from palestra.errors import InputDataError
 from palestra.responses_api_models.vllm_model.history import items_of
@@ -46,10 +47,13 @@ from palestra.schema import (
     TurnTokens,
     first_difference,
     never_made,
+    rejected_fields,
+    rejection_text,
     tokens_on,
     turn_ends,
 )
 
+Model = TypeVar("Model", bound=BaseModel)
 UNSEALED = "no seal: changes to the conversation cannot be seen"
 
 
@@ -133,12 +137,20 @@ def check_row(row: JsonObject) -> OnPolicyTally:
 
     Raises `ValueError`: the row is not a stored rollout.
     """
+    params = _parsed(ResponseCreateParams, row, "responses_create_params")
+    return check_rollout(params, _parsed(Response, row, "response"))
+
+
+def _parsed(model: type[Model], row: JsonObject, name: str) -> Model:
+    if not isinstance(row, dict) or name not in row:
+        raise ValueError(f"this row is not a stored rollout: it has no {name}")
     try:
-        params = ResponseCreateParams.model_validate(row["responses_create_params"])
-        response = Response.model_validate(row["response"])
-    except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"this row is not a stored rollout: {error}") from error
-    return check_rollout(params, response)
+        return model.model_validate(row[name])
+    except ValidationError as error:
+        fields = rejected_fields(row[name], error)
+        named_fields = [field._replace(pointer=f"/{name}{field.pointer}") for field in fields]
+        text = rejection_text(named_fields)
+        raise ValueError(f"this row is not a stored rollout: {text}") from error
 
 
 def check_rollout(params: ResponseCreateParams, response: Response) -> OnPolicyTally:

@@ -42,6 +42,7 @@ from palestra.schema import (
     UpstreamUsage,
     completion_decoder,
     field_of,
+    put_tokens,
     tokens_on,
 )
 
@@ -172,9 +173,7 @@ def continuity_on(carrier: Any) -> Continuity | None:
 
 def attach(carrier: Any, tokens: TurnTokens, continuity: Continuity) -> None:
     """Store the tokens and the marker on the last item of a turn, or on a chat message."""
-    carrier.prompt_token_ids = tokens.prompt
-    carrier.generation_token_ids = tokens.generation
-    carrier.generation_log_probs = tokens.log_probs
+    put_tokens(carrier, tokens)
     carrier.token_continuity = continuity.as_json()
 
 

@@ -271,7 +271,8 @@ class EnvironmentDefinition:
         if not answer:
             return None
         if isinstance(answer, str):
-            return response_of(Template(answer, f"gold of {self.name}").filled(own_fields, 0))
+            template = Template(answer, f"gold of {self.name}", as_json=True)
+            return response_of(template.filled(own_fields, 0))
         returned = self.call_plainly(GOLD, own_fields, where="a row")
         if returned is None:
             return None

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
-from palestra.schema import JsonDict
+from palestra.schema import JsonDict, encode_json
 
 MOST_NAMED: Final = 10
 _BRACES: Final = "a brace that is meant as one is written twice: {{ or }}"
@@ -20,6 +20,8 @@ class Template:
 
     text: str
     name: str
+    as_json: bool = False
+    """Whether objects and lists are filled in as JSON, not as Python writes them."""
 
     def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Raise InputDataError when the text is no template, or rows lack its fields."""
@@ -47,7 +49,9 @@ class Template:
     def filled(self, row: Mapping[str, Any], number: int) -> str:
         """Return the text with the fields of the row. `number`: the row's, for messages."""
         try:
-            return self.text.format_map(row)
+            return (_JsonFormatter() if self.as_json else string.Formatter()).vformat(
+                self.text, (), row
+            )
         except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise InputDataError(
                 f"{self.name} cannot be filled: row {number}: {type(error).__name__}: {error}",
@@ -69,6 +73,17 @@ class Template:
                 hint="write {question}, not {} or {0}; " + _BRACES,
             )
         return list(dict.fromkeys(fields))
+
+
+class _JsonFormatter(string.Formatter):
+    """Fills objects and lists in as JSON."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value as text."""
+        if isinstance(value, Mapping | list) and not format_spec:
+            return encode_json(value).decode()
+        text: str = super().format_field(value, format_spec)
+        return text
 
 
 def checked_messages(messages: Any, owner: str, number: int) -> list[JsonDict]:

@@ -48,7 +48,7 @@ from palestra.server.environments.interface import (
     VerifyCalls,
 )
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
-from palestra.server.environments.rewards import Verdict, verdict_of
+from palestra.server.environments.rewards import REWARD, Verdict, verdict_of
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.environments.task import (
     COMPONENTS,
@@ -320,8 +320,11 @@ class EnvironmentServer(ResourcesServer):
         return self.definition().gold(fields)
 
     def declared_reward_rules(self) -> RewardRules:
-        """Return the environment's reward rules."""
-        return self.definition().cls.reward_rules
+        """Return the environment's reward rules. Limits without a number follow from the weights."""
+        cls = self.definition().cls
+        return cls.reward_rules.for_weights(
+            weight for name, weight in cls.weights.items() if name != REWARD
+        )
 
     def declared_reverify_mode(self) -> ReverifyMode:
         """Return how the state of a stored rollout is made again: by its turns, by its tool calls, or

@@ -90,6 +90,10 @@ class _Environment:
         """Return whether rollouts can come back."""
         return self._client is not None and (await self._client.health()).ok
 
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`."""
+        await self._running().hold_calls()
+
     async def set_weight_version(self, version: int) -> None:
         """Set the version of the model's weights from now on."""
         await self._running().set_weight_version(version)
@@ -222,7 +226,7 @@ def _torch_tensor() -> TensorMaker:
     if find_spec("torch") is None:
         raise ConfigError(
             "torch is not installed, and NeMo RL's batches are tensors",
-            hint="install the trainer's torch where the actor runs, or give the environment tensor=",
+            hint="install the trainer's torch in the environment of Ray's workers",
         )
     maker: TensorMaker = import_module("torch").tensor
     return maker

@@ -110,6 +110,10 @@ class RolloutActor:
         """Return the client's health."""
         return await self._running().health()
 
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`."""
+        await self._running().hold_calls()
+
     async def set_weight_version(self, version: int) -> None:
         """Set the version of the model's weights from now on."""
         await self._running().set_weight_version(version)

@@ -18,7 +18,7 @@ from palestra.training.checks import instance_of, require
 from palestra.training.contract import RolloutSource, Submission
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
 from palestra.training.groups import Group
-from palestra.training.outcomes import Completed, Outcome
+from palestra.training.outcomes import Completed, FailureClass, Outcome
 from palestra.training.policies import OnIncomplete
 from palestra.training.requests import Key, RolloutRequest, requests_in
 from palestra.training.sampling.drawing import Drawing, DrawnGroup
@@ -29,6 +29,7 @@ from palestra.training.sampling.rules import (
     OverSampling,
     SamplingReport,
 )
+from palestra.training.staleness import continued, is_stale
 
 logger = logging.getLogger("palestra.training")
 
@@ -95,8 +96,8 @@ class GroupBatch:
         self._parts: list[_Part] = []
         self._running = 0
         """The number of parts that have not ended."""
-        self._results: asyncio.Queue[Group | Exception | None] = asyncio.Queue()
-        """The groups to return, an error, or None after the last."""
+        self._results: asyncio.Queue[DrawnGroup | Exception | None] = asyncio.Queue()
+        """The groups to return, and errors; None wakes whoever waits when a part has ended."""
         self._counts: Counter[str] = Counter()
         self._returned: set[int | str] = set()
         self._meter = BatchMeter()
@@ -116,13 +117,40 @@ class GroupBatch:
         """Yield each group as soon as it is decided."""
         if not self._parts:
             raise RuntimeError("the batch has not been entered: `async with over_sample(…)`")
-        while (result := await self._results.get()) is not None:
+        while (result := await self._next_result()) is not None:
             if isinstance(result, Exception):
                 raise self._with_outcomes(result)
-            self._returned.add(result.group_id)
-            yield result
+            group = self._handed_out(result)
+            if group is not None:
+                yield group
         self._check_end()
         logger.info("%s", metrics_line(self.metrics()))
+
+    async def _next_result(self) -> "DrawnGroup | Exception | None":
+        """Return the next group or error; None when all parts have ended and none waits."""
+        while self._running or not self._results.empty():
+            result = await self._results.get()
+            if result is not None:
+                return result
+        return None
+
+    def _handed_out(self, drawn: DrawnGroup) -> Group | None:
+        """Return a group as it is now; None when a member has become too old while it waited. A
+        fresh group may start in its place.
+        """
+        group, now, settings = drawn.result, self._source.weight_version, self._source.settings
+        if group is None:
+            return None
+        old = [member for member in group.completed if is_stale(member, now, settings)]
+        if old:
+            self._ended |= {member.key: FailureClass.STALE.value for member in old}
+            self._counts["stale_groups"] += 1
+            self._replace(drawn)
+            return None
+        self._counts["returned_groups"] += 1
+        self._returned.add(group.group_id)
+        members = [continued(member, now, settings) for member in group.completed]
+        return Group(group.group_id, [*members])
 
     async def gather(self) -> list[Group]:
         """Return all groups, in the order of their requests."""
@@ -176,8 +204,7 @@ class GroupBatch:
         except Exception as error:  # raised to whoever iterates
             self._results.put_nowait(error)
         self._running -= 1
-        if not self._running:
-            self._results.put_nowait(None)
+        self._results.put_nowait(None)
 
     def _take(self, part: "_Part", submission: Submission, outcome: Outcome) -> None:
         self._meter.add(outcome)
@@ -196,11 +223,14 @@ class GroupBatch:
         if group.result is None:
             self._raise_if_missing(group)
         elif self._fresh is None or self._fresh.has_spread(group.result):
-            self._counts["returned_groups"] += 1
-            self._results.put_nowait(group.result)
+            self._results.put_nowait(group)
             return
         else:
             self._counts["without_spread"] += 1
+        self._replace(group)
+
+    def _replace(self, group: DrawnGroup) -> None:
+        """Forget a group that is not returned, and start a fresh one in its place if there is one."""
         group.outcomes.clear()
         requests = None if self._fresh is None else self._fresh.next()
         if requests is not None:

@@ -73,13 +73,17 @@ class DynamicSampling:
     def checked(self) -> Self:
         """Return it. Raises ConfigError: a value is invalid."""
         _require_all(self, _DYNAMIC, "dynamic sampling: ")
-        self.members.checked()
+        if self.members.checked().needed == 1:
+            raise ConfigError(
+                "dynamic sampling: members.needed is 1, and a group of one rollout has no spread",
+                hint="needed must be at least 2",
+            )
         return self
 
 
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was sampled so far. A group is submitted, and then returned, without spread, or short;
-    groups that have not ended are none of the three.
+    """What was sampled so far. A group is submitted, and then returned, without spread, short, or
+    stale; groups that have not ended or wait to be taken are none of these.
     """
 
     needed: int
@@ -92,6 +96,9 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     """The number of groups that were replaced because their rewards are equal."""
     short_groups: int = 0
     """The number of groups that were dropped because too few members were left."""
+    stale_groups: int = 0
+    """The number of groups that were dropped because a member was too old when the group was taken.
+    """
     replaced_failed: int = 0
     """The number of needed rollouts that failed and were replaced by a spare."""
     replaced_slow: int = 0
@@ -107,8 +114,9 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
         a random sample of all, in any quantity. Groups without spread count as returned here: they
         were complete.
         """
-        decided = self.returned_groups + self.without_spread + self.short_groups
-        replaced = self.replaced_failed + self.replaced_slow + self.needed * self.short_groups
+        dropped = self.short_groups + self.stale_groups
+        decided = self.returned_groups + self.without_spread + dropped
+        replaced = self.replaced_failed + self.replaced_slow + self.needed * dropped
         return replaced / (self.needed * decided) if decided else 0.0
 
     def metrics(self) -> dict[str, float]:

@@ -4,13 +4,14 @@ Without a token, the service accepts only Host headers that name this machine, a
 content type that no HTML form can send: a web page in a browser on this machine must not reach it.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -18,12 +19,14 @@ from starlette.routing import Route
 from palestra.errors import BadInput, ConfigError, InputDataError, KnownCause, PalestraError
 from palestra.fleet import LOOPBACK
 from palestra.schema import JSON_TYPE, JsonDict
-from palestra.system import bears_token, names_this_machine
+from palestra.system import background, bears_token, names_this_machine
 from palestra.training.contract import RolloutSource
 from palestra.training.outcomes import json_of
 from palestra.training.service.batches import (
+    GROUPS,
     LeaseOver,
     NoBatch,
+    OtherBatch,
     ServedBatch,
     ServedBatches,
     TakenOtherwise,
@@ -32,6 +35,7 @@ from palestra.training.service.failures import error_to_json
 from palestra.training.service.interface import OPERATIONS, VERSION, Operation, openapi_document
 from palestra.training.service.wire import (
     LINES_TYPE,
+    PACKED_TYPE,
     SERVICE,
     BatchRequest,
     BatchState,
@@ -47,6 +51,9 @@ TOKEN_VARIABLE: Final = "PALESTRA_ROLLOUTS_TOKEN"  # noqa: S105 - a name
 LEASE_S: Final = 300.0
 MOST_BODY_BYTES: Final = 1024 * 1024 * 1024
 """The largest body of a submission. It is held in memory as bytes and as rows."""
+
+_ARRAY: Final = b"\xdd"
+"""The first byte of an array whose length has four bytes."""
 
 Answer = Callable[[Request], Awaitable[Any]]
 
@@ -91,17 +98,16 @@ class RolloutService:
         self._token = token
         self._most_body_bytes = most_body_bytes
         self._batches = ServedBatches(lease_s=lease_s)
-        self._watch: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._watch = asyncio.create_task(self._batches.watch(), name="leases of batches")
+        watch = background(self._batches.watch(), "leases of batches")
+        await self._stack.enter_async_context(watch)
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait({self._watch})
+        await self._stack.aclose()
         await self.stop("the rollout service was stopped")
 
     async def stop(self, reason: str) -> None:
@@ -122,11 +128,13 @@ class RolloutService:
             "close_batch": self._close,
             "pause": self._pause,
             "resume": self._resume,
+            "hold_calls": self._hold,
             "set_weight_version": self._set_weights,
         }
         described = Route("/openapi.json", self._document, methods=["GET"])
         return Starlette(
-            routes=[described, *(self._route(item, answers[item.name]) for item in OPERATIONS)]
+            routes=[described, *(self._route(item, answers[item.name]) for item in OPERATIONS)],
+            exception_handlers={404: _no_operation, 405: _no_operation},
         )
 
     def _route(self, operation: Operation, answer: Answer) -> Route:
@@ -147,21 +155,31 @@ class RolloutService:
     def _admit(self, request: Request, *, takes_json: bool) -> None:
         """Raise `_Refused` for a request with a wrong token, Host header or content type."""
         if self._token:
-            credentials = request.headers.get("authorization", "").encode("latin-1")
-            if not bears_token(credentials, self._token):
-                problem = ConfigError(
-                    "the rollout service requires its token, and the request has none or another",
-                    hint=f"set {TOKEN_VARIABLE} to the token of the service",
-                    cause=KnownCause.NO_TOKEN,
-                )
-                raise _Refused(401, problem)
+            credentials = request.headers.get("authorization", "")
+            if not bears_token(credentials.encode("latin-1"), self._token):
+                raise _Refused(401, _wrong_token(credentials))
         elif not names_this_machine(request.headers.get("host", "")):
             raise _Refused(
                 421, ConfigError("without a token the rollout service is localhost or 127.0.0.1")
             )
+        elif request.headers.get("origin"):
+            raise _Refused(
+                421,
+                ConfigError(
+                    "without a token the rollout service answers no pages of browsers",
+                    hint=f"set {TOKEN_VARIABLE} for the service, and send its token",
+                ),
+            )
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if takes_json and content_type != JSON_TYPE:
-            raise _Refused(415, InputDataError(f"the body's content type must be {JSON_TYPE}"))
+            raise _Refused(
+                415,
+                InputDataError(
+                    f"the content type of the body is {content_type or 'not set'}; it must be "
+                    f"{JSON_TYPE}",
+                    hint=f"curl sends it with -H 'content-type: {JSON_TYPE}'",
+                ),
+            )
 
     # The operations
 
@@ -172,7 +190,9 @@ class RolloutService:
     async def _status(self, request: Request) -> ServiceStatus:
         del request
         settings: JsonDict = msgspec.to_builtins(self._source.settings)
-        return ServiceStatus(SERVICE, VERSION, self._batches.lease_s, settings)
+        return ServiceStatus(
+            SERVICE, VERSION, self._batches.lease_s, settings, self._source.weight_version
+        )
 
     async def _health(self, request: Request) -> Any:
         del request
@@ -182,6 +202,7 @@ class RolloutService:
         body: BatchRequest = await self._body(request, BatchRequest)
         batch = self._batches.add(
             request.path_params["batch"],
+            body,
             lambda: self._source.submit(
                 body.requests,
                 deadline_s=body.deadline_s,
@@ -199,19 +220,21 @@ class RolloutService:
 
     async def _groups(self, request: Request) -> Response:
         page = _query(request, GroupPage)
-        return await self._stream(request, "groups", page, page.size)
+        return await self._stream(request, GROUPS, page, page.size)
 
     async def _gathered(self, request: Request) -> Response:
         return await self._stream(request, "gathered", _query(request, Page))
 
     async def _stream(self, request: Request, way: str, page: Page, size: int = 0) -> Response:
         batch = self._batch(request)
-        batch.take(way, size)
+        batch.take(way, size, packed=page.packed)
         batch.acknowledge(page.after)
-        if page.follow:
+        if page.follow and not page.packed:
             return StreamingResponse(_followed(batch, page), media_type=LINES_TYPE)
         part = await batch.lines(page.after, page.limit, page.wait_s)
-        return Response(_joined(part.lines, part.last_line), media_type=LINES_TYPE)
+        if page.packed:
+            return Response(_packed(part.lines, part.last_line), media_type=PACKED_TYPE)
+        return Response(_joined([*part.lines, part.last_line]), media_type=LINES_TYPE)
 
     async def _cancel(self, request: Request) -> BatchState:
         body: CancelRequest = await self._body(request, CancelRequest)
@@ -232,6 +255,11 @@ class RolloutService:
         self._source.resume()
         return Nothing()
 
+    async def _hold(self, request: Request) -> Nothing:
+        del request
+        await self._source.hold_calls()
+        return Nothing()
+
     async def _set_weights(self, request: Request) -> Nothing:
         body: WeightVersion = await self._body(request, WeightVersion)
         await self._source.set_weight_version(body.version)
@@ -248,10 +276,32 @@ class RolloutService:
             if size > self._most_body_bytes:
                 raise _Refused(413, InputDataError(_too_large(self._most_body_bytes)))
             chunks.append(chunk)
+        text = b"".join(chunks)
+        if not text:
+            raise InputDataError(f"the body is empty; it must be the JSON of a {kind.__name__}")
         try:
-            return msgspec.json.decode(b"".join(chunks), type=kind)
+            return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
             raise InputDataError(f"the body is no {kind.__name__}: {error}") from None
+
+
+async def _no_operation(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    problem = InputDataError(
+        f"the rollout service has no operation {request.method} {request.url.path}",
+        hint="GET /openapi.json lists all; a client's url has no path",
+    )
+    return _problem(status, problem)
+
+
+def _wrong_token(credentials: str) -> ConfigError:
+    token = "another token" if credentials else "no token"
+    return ConfigError(
+        f"the rollout service requires its token, and the request has {token}",
+        hint=f"set {TOKEN_VARIABLE} to the token of the service; programs without our client send "
+        "it as the header `Authorization: Bearer TOKEN`",
+        cause=KnownCause.NO_TOKEN,
+    )
 
 
 def _too_large(most_bytes: int) -> str:
@@ -268,14 +318,19 @@ async def _followed(batch: ServedBatch, page: Page) -> AsyncIterator[bytes]:
         part = await batch.lines(page.after + count, page.limit - count, page.wait_s)
         count += len(part.lines)
         if not part.lines or part.is_last or count >= page.limit or batch.is_full:
-            yield _joined(part.lines, part.last_line)
+            yield _joined([*part.lines, part.last_line])
             return
         yield _joined(part.lines)
 
 
-def _joined(lines: list[bytes], last_line: bytes | None = None) -> bytes:
-    all_lines = lines if last_line is None else [*lines, last_line]
-    return b"".join(line + b"\n" for line in all_lines)
+def _joined(lines: list[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
+
+
+def _packed(lines: list[bytes], last_line: bytes) -> bytes:
+    """Return a MessagePack array of lines that are packed already, and the last line as bytes."""
+    head = _ARRAY + (len(lines) + 1).to_bytes(4, "big")
+    return b"".join([head, *lines, msgspec.msgpack.encode(last_line)])
 
 
 def _query(request: Request, kind: type[Any]) -> Any:
@@ -289,6 +344,7 @@ def _status_of(error: PalestraError) -> int:
     statuses: Mapping[type[PalestraError], int] = {
         NoBatch: 404,
         TakenOtherwise: 409,
+        OtherBatch: 409,
         LeaseOver: 410,
         InputDataError: 422,
         BadInput: 400,

@@ -8,10 +8,11 @@ comes twice.
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, NamedTuple, final
 
@@ -19,18 +20,29 @@ import msgspec
 
 from palestra.errors import InputDataError, PalestraError, RunFailed
 from palestra.training.contract import Submission
-from palestra.training.groups import Group
-from palestra.training.outcomes import Outcome, json_of
+from palestra.training.outcomes import Outcome, json_of, packed_of
+from palestra.training.rows import check_group_sizes
 from palestra.training.service.failures import error_to_json
-from palestra.training.service.wire import NO_ERROR, BatchState, GroupLine, PageEnd, StreamEnd
+from palestra.training.service.wire import (
+    NO_ERROR,
+    BatchRequest,
+    BatchState,
+    GroupLine,
+    PageEnd,
+    StreamEnd,
+)
 
 logger = logging.getLogger("palestra.training")
+
+Item = Outcome | GroupLine
+"""What a line is made of."""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The size of lines after which a stream ends, however many lines were asked for."""
 LINGER_S: Final = 0.02
 """How long a page waits for further lines after its first one: rollouts end in bursts, and a page
 for each would cost more than the outcome itself."""
+GROUPS: Final = "groups"
 MOST_FORGOTTEN: Final = 1000
 """The number of cancelled batches whose ids are remembered, to say what became of them."""
 
@@ -47,6 +59,10 @@ class TakenOtherwise(RunFailed):
     """Error: lines that were acknowledged cannot be had again, nor a batch in a second way."""
 
 
+class OtherBatch(RunFailed):
+    """Error: the id stands for a batch that was submitted with another request."""
+
+
 class TakenLines(NamedTuple):
     """Lines of a batch, for a stream."""
 
@@ -61,14 +77,20 @@ class TakenLines(NamedTuple):
 class ServedBatch:
     """One submission, as lines that wait for their acknowledgement."""
 
-    def __init__(self, name: str, handle: Submission, *, lease_s: float) -> None:
+    def __init__(
+        self, name: str, handle: Submission, request: BatchRequest, *, lease_s: float
+    ) -> None:
         self.name = name
         self.handle = handle
+        self.digest = digest_of(request)
+        """What the batch was submitted with."""
+        self._group_sizes = Counter(item.group for item in request.requests)
         self._lease_s = lease_s
         self.heard = time.monotonic()
         """When the client was last heard of."""
         self._readers = 0
         self._way = ""
+        self._encode: Callable[[object], bytes] = json_of
         self._first = 0
         """The number of lines that were acknowledged, and so forgotten."""
         self._lines: deque[bytes] = deque()
@@ -94,12 +116,15 @@ class ServedBatch:
         """Whether the client was not heard of for longer than the lease."""
         return not self._readers and time.monotonic() - self.heard > self._lease_s
 
-    def take(self, way: str, size: int = 0) -> None:
+    def take(self, way: str, size: int = 0, *, packed: bool = False) -> None:
         """Begin to take the batch: its `outcomes`, its `groups` of a size, or all as `gathered`.
 
-        Raises TakenOtherwise: it is taken in another way.
+        Raises TakenOtherwise: it is taken in another way. Raises InputDataError: a group does not
+        have this size.
         """
-        name = f"{way} of {size}" if size else way
+        if way == GROUPS:
+            check_group_sizes(self._group_sizes, size)
+        name = (f"{way} of {size}" if size else way) + (", packed" if packed else "")
         if self._way not in {"", name}:
             raise TakenOtherwise(
                 f"the batch is taken as {self._way} and cannot be taken as {name}",
@@ -107,8 +132,9 @@ class ServedBatch:
             )
         self._way = name
         if self._puller is None and self._end is None:
-            lines = _LINES[way](self.handle, size)
-            self._puller = asyncio.create_task(self._pull(lines), name=f"batch {self.name}")
+            self._encode = packed_of if packed else json_of
+            items = _ITEMS[way](self.handle, size)
+            self._puller = asyncio.create_task(self._pull(items), name=f"batch {self.name}")
 
     def acknowledge(self, after: int) -> None:
         """Forget the first `after` lines: the client has them.
@@ -165,13 +191,13 @@ class ServedBatch:
                     self._changed.clear()
                     await self._changed.wait()
 
-    async def _pull(self, lines: AsyncIterator[bytes]) -> None:
-        """Take one line after another, as long as a page waits for them."""
+    async def _pull(self, items: AsyncIterator[Item]) -> None:
+        """Take one item after another, as long as a page waits for them."""
         error: PalestraError | None = None
         try:
             while True:
                 await self._demand.wait()
-                line = await anext(lines)
+                line = self._encode(await anext(items))
                 self._lines.append(line)
                 self._bytes += len(line)
                 if len(self._lines) >= self._wanted_lines or self.is_full:
@@ -215,11 +241,22 @@ class ServedBatches:
         self._forgotten: OrderedDict[str, str] = OrderedDict()
         """Id of a batch that was cancelled -> why."""
 
-    def add(self, name: str, submit: Callable[[], Submission]) -> ServedBatch:
-        """Return the batch of that id; submit it unless it was submitted before."""
+    def add(
+        self, name: str, request: BatchRequest, submit: Callable[[], Submission]
+    ) -> ServedBatch:
+        """Return the batch of that id; submit it unless it was submitted before.
+
+        Raises OtherBatch: the batch of that id was submitted with another request.
+        """
         if name not in self._batches:
             self._raise_if_forgotten(name)
-            self._batches[name] = ServedBatch(name, submit(), lease_s=self.lease_s)
+            self._batches[name] = ServedBatch(name, submit(), request, lease_s=self.lease_s)
+        elif self._batches[name].digest != digest_of(request):
+            raise OtherBatch(
+                f"batch {name} was submitted with another body",
+                hint="give each submission an id of its own, such as a UUID; or DELETE this batch "
+                "first",
+            )
         return self._batches[name]
 
     def get(self, name: str) -> ServedBatch:
@@ -228,13 +265,18 @@ class ServedBatches:
         if name not in self._batches:
             raise NoBatch(
                 f"there is no batch {name}",
-                hint="batches end with their service: was it started anew meanwhile?",
+                hint="was it submitted, and not deleted? Batches end with their service: was that "
+                "started anew meanwhile?",
             )
         return self._batches[name]
 
     def _raise_if_forgotten(self, name: str) -> None:
         if name in self._forgotten:
-            raise LeaseOver(self._forgotten[name])
+            raise LeaseOver(
+                self._forgotten[name],
+                hint="each request about a batch renews its lease; `serve-rollouts --lease` makes it "
+                "longer",
+            )
 
     async def close(self, name: str) -> BatchState:
         """Close a batch, forget it, and return its final counts."""
@@ -269,28 +311,27 @@ class ServedBatches:
             await batch.aclose()
 
 
-async def _outcomes(handle: Submission, _: int) -> AsyncIterator[bytes]:
-    while (outcome := await handle.next()) is not None:
-        yield json_of(outcome)
+def _outcomes(handle: Submission, _: int) -> AsyncIterator[Item]:
+    return aiter(handle)
 
 
-async def _groups(handle: Submission, size: int) -> AsyncIterator[bytes]:
+async def _groups(handle: Submission, size: int) -> AsyncIterator[Item]:
     async for group in handle.groups(size):
-        yield _group_line(group)
+        yield GroupLine(group.group_id, group.outcomes, group.left_out)
 
 
-async def _gathered(handle: Submission, _: int) -> AsyncIterator[bytes]:
-    outcomes: list[Outcome] = await handle.gather()
-    for outcome in outcomes:
-        yield json_of(outcome)
+async def _gathered(handle: Submission, _: int) -> AsyncIterator[Item]:
+    for outcome in await handle.gather():
+        yield outcome
 
 
-def _group_line(group: Group) -> bytes:
-    return json_of(GroupLine(group.group_id, group.outcomes, group.left_out))
+def digest_of(request: BatchRequest) -> bytes:
+    """Return a digest of a submission. Spaces and the order of fields make no difference."""
+    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).digest()
 
 
-_LINES: Final[dict[str, Callable[[Submission, int], AsyncIterator[bytes]]]] = {
+_ITEMS: Final[dict[str, Callable[[Submission, int], AsyncIterator[Item]]]] = {
     "outcomes": _outcomes,
-    "groups": _groups,
+    GROUPS: _groups,
     "gathered": _gathered,
 }

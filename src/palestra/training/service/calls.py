@@ -94,7 +94,10 @@ class ServiceCalls:
         if error is None and status in _GATEWAYS:
             return ConnectionFailed(f"{self.url}: HTTP {status}", was_sent=True)
         if error is None:
-            return InfraError(f"{self.url} answered with HTTP {status}: {body[:200]!r}")
+            return InfraError(
+                f"{self.url} answered with HTTP {status}: {body[:200]!r}",
+                hint="give the address that `palestra serve-rollouts` printed, without a path",
+            )
         if status in _GONE:
             return BatchGone(error.message, hint=error.hint)
         return error

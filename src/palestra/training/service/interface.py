@@ -11,6 +11,7 @@ from palestra.training.health import Health
 from palestra.training.raw import RawRow
 from palestra.training.service.wire import (
     LINES_TYPE,
+    PACKED_TYPE,
     SERVICE,
     BatchRequest,
     BatchState,
@@ -109,6 +110,12 @@ OPERATIONS: Final = (
     Operation("pause", "POST", "/v1/pause", "Start no more rollouts until `resume`."),
     Operation("resume", "POST", "/v1/resume", "Start rollouts again."),
     Operation(
+        "hold_calls",
+        "POST",
+        "/v1/hold",
+        "Let no rollout begin a call of the model until the weight version is set.",
+    ),
+    Operation(
         "set_weight_version",
         "PUT",
         "/v1/weights",
@@ -121,11 +128,11 @@ STATUSES: Final[Mapping[int, str]] = {
     400: "A setting or a policy is wrong.",
     401: "The token is missing or wrong.",
     404: "There is no such batch.",
-    409: "The lines were acknowledged before, or the batch is taken in another way.",
+    409: "The lines were acknowledged before, the batch is taken in another way, or its id was used.",
     410: "The batch was cancelled, because its client was silent for too long.",
     413: "The body is too large.",
     415: "The body's content type is not application/json.",
-    421: "Without a token, only this machine may call.",
+    421: "Without a token, only programs of this machine may call.",
     422: "The body, a row or a parameter is wrong.",
     502: "A server of the fleet failed.",
 }
@@ -156,11 +163,7 @@ def openapi_document() -> JsonDict:
 
 def _described(item: Operation) -> JsonDict:
     problem = {"content": {JSON_TYPE: {"schema": _schema(Problem)}}}
-    media = LINES_TYPE if item.answer is Line else JSON_TYPE
-    success = {
-        "description": item.summary,
-        "content": {media: {"schema": _schema(item.answer)}},
-    }
+    success = {"description": item.summary, "content": _content(item.answer)}
     failures = {str(status): {"description": text, **problem} for status, text in STATUSES.items()}
     described: JsonDict = {
         "operationId": item.name,
@@ -172,6 +175,13 @@ def _described(item: Operation) -> JsonDict:
         content = {JSON_TYPE: {"schema": _schema(item.body)}}
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _content(answer: Any) -> JsonDict:
+    if answer is not Line:
+        return {JSON_TYPE: {"schema": _schema(answer)}}
+    packed = {"type": "array", "items": {"description": "A line, or the last line as bytes."}}
+    return {LINES_TYPE: {"schema": _schema(answer)}, PACKED_TYPE: {"schema": packed}}
 
 
 def _schema(kind: Any) -> JsonDict:

@@ -74,13 +74,20 @@ class RolloutOperations:
         limit: int = 256,
         wait_s: float = 20.0,
         follow: bool = True,
+        packed: bool = False,
     ) -> bytes:
         """Stream outcomes as they end."""
         return await self._send(
             "GET",
             f"/v1/batches/{quote(batch, safe='')}/outcomes",
             bytes,
-            query={"after": after, "limit": limit, "wait_s": wait_s, "follow": follow},
+            query={
+                "after": after,
+                "limit": limit,
+                "wait_s": wait_s,
+                "follow": follow,
+                "packed": packed,
+            },
         )
 
     async def take_groups(
@@ -91,6 +98,7 @@ class RolloutOperations:
         limit: int = 256,
         wait_s: float = 20.0,
         follow: bool = True,
+        packed: bool = False,
         size: int,
     ) -> bytes:
         """Stream groups, each when its last member has ended."""
@@ -103,6 +111,7 @@ class RolloutOperations:
                 "limit": limit,
                 "wait_s": wait_s,
                 "follow": follow,
+                "packed": packed,
                 "size": size,
             },
         )
@@ -115,13 +124,20 @@ class RolloutOperations:
         limit: int = 256,
         wait_s: float = 20.0,
         follow: bool = True,
+        packed: bool = False,
     ) -> bytes:
         """Stream all outcomes in the order of their requests, once all have ended."""
         return await self._send(
             "GET",
             f"/v1/batches/{quote(batch, safe='')}/gathered",
             bytes,
-            query={"after": after, "limit": limit, "wait_s": wait_s, "follow": follow},
+            query={
+                "after": after,
+                "limit": limit,
+                "wait_s": wait_s,
+                "follow": follow,
+                "packed": packed,
+            },
         )
 
     async def cancel_rollouts(self, batch: str, body: CancelRequest) -> BatchState:
@@ -137,6 +153,10 @@ class RolloutOperations:
     async def resume(self) -> Nothing:
         """Start rollouts again."""
         return await self._send("POST", "/v1/resume", Nothing)
+
+    async def hold_calls(self) -> Nothing:
+        """Let no rollout begin a call of the model until the weight version is set."""
+        return await self._send("POST", "/v1/hold", Nothing)
 
     async def set_weight_version(self, body: WeightVersion) -> Nothing:
         """Set the version of the model's weights from now on."""

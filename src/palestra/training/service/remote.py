@@ -11,15 +11,17 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Final, Self, final
 
 import msgspec
 from msgspec.structs import replace
 
-from palestra.errors import CallError, ConfigError, PalestraError
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed
 from palestra.schema import encode_json
+from palestra.system import background
 from palestra.training.checks import SECONDS, require
 from palestra.training.errors import BatchFailed, Cause, IncompleteRollouts
 from palestra.training.groups import Group
@@ -37,8 +39,8 @@ from palestra.training.service.wire import (
     BatchState,
     CancelRequest,
     GroupReadLine,
+    PackedLine,
     PageEnd,
-    ReadLine,
     StreamEnd,
     WeightVersion,
     group_of,
@@ -56,7 +58,8 @@ WAIT_S: Final = 20.0
 RENEWALS: Final = 3
 """How often a lease is renewed while it lasts."""
 
-_READER: Final = msgspec.json.Decoder(type=ReadLine)
+_PAGE: Final = msgspec.msgpack.Decoder(type=list[PackedLine])
+_LAST_LINE: Final = msgspec.json.Decoder(type=PageEnd | StreamEnd)
 
 Order = Callable[[], Awaitable[Any]]
 
@@ -90,10 +93,13 @@ class RemoteRolloutClient:
             token = os.environ.get(TOKEN_VARIABLE, "")
         self._calls = ServiceCalls(self._http, url, token, patience_s=patience_s)
         self._lease_s = 0.0
+        self.weight_version: int | None = None
+        """The weight version that the service had at the start, or that this client set last."""
         self._open: dict[str, RemoteSubmission] = {}
         self._orders = _Orders()
-        self._keeper: asyncio.Task[None] | None = None
-        self._closed = False
+        self._stack = AsyncExitStack()
+        self._unusable = "has not been entered"
+        """Why nothing can be submitted; empty when it can."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -104,20 +110,19 @@ class RemoteRolloutClient:
         except BaseException:
             await self._http.aclose()
             raise
-        self._lease_s = status.lease_s
-        self._keeper = asyncio.create_task(self._keep_leases(), name="leases of batches")
+        self._lease_s, self.weight_version = status.lease_s, status.weight_version
+        self._stack.push_async_callback(self._http.aclose)
+        await self._stack.enter_async_context(background(self._keep_leases(), "leases of batches"))
+        self._unusable = ""
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         del raised
-        self._closed = True
+        self._unusable = "is closed"
         try:
             await asyncio.gather(*(batch.aclose() for batch in list(self._open.values())))
         finally:
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.wait({self._keeper})
-            await self._http.aclose()
+            await self._stack.aclose()
 
     def submit(
         self,
@@ -132,9 +137,8 @@ class RemoteRolloutClient:
         Rows that a server of the fleet rejects are refused by the service, so that error is raised
         when the first outcome is taken.
         """
-        if self._keeper is None or self._closed:
-            state = "is closed" if self._closed else "has not been entered"
-            raise RuntimeError(f"the client {state}: `async with RemoteRolloutClient(…)`")
+        if self._unusable:
+            raise RuntimeError(f"the client {self._unusable}: `async with RemoteRolloutClient(…)`")
         require("deadline_s", deadline_s, SECONDS.or_none())
         settings = self.settings.for_batch(on_incomplete, min_fraction)
         accepted, problems = distinct_requests(requests)
@@ -186,6 +190,15 @@ class RemoteRolloutClient:
         """
         await self._orders.flush()
         await self._calls.operations.set_weight_version(WeightVersion(version))
+        self.weight_version = version
+
+    async def hold_calls(self) -> None:
+        """Let no rollout begin a call of the model until `set_weight_version`.
+
+        Raises CallError: the service does not answer, or a model server cannot be reached.
+        """
+        await self._orders.flush()
+        await self._calls.operations.hold_calls()
 
     async def _keep_leases(self) -> None:
         while True:
@@ -243,10 +256,7 @@ class RemoteSubmission:
 
     async def groups(self, size: int) -> AsyncIterator[Group]:
         """Yield each group as soon as all of its `size` members have ended."""
-        members: dict[int | str, list[Key]] = {}
-        for key, name in self._groups.items():
-            members.setdefault(name, []).append(key)
-        check_group_sizes(members, size)
+        check_group_sizes(Counter(self._groups.values()), size)
         while isinstance(group := await self._next_line("groups", size), Group):
             yield group
 
@@ -259,6 +269,9 @@ class RemoteSubmission:
         except asyncio.CancelledError:
             # What was taken is lost with it, so nobody can want the rest.
             self.cancel()
+            raise
+        except BatchFailed as error:
+            error.outcomes = (*outcomes, *error.outcomes)
             raise
         return outcomes
 
@@ -284,7 +297,11 @@ class RemoteSubmission:
             with contextlib.suppress(BatchGone):
                 await self._changed(self._calls.operations.close_batch)
         except CallError as error:
-            logger.warning("a batch ends with its lease only: %s", error.message)
+            logger.warning(
+                "the rollout service cannot be told that a batch has ended, so it runs until its "
+                "lease is over: %s",
+                error.message,
+            )
         finally:
             self._on_close(self.name)
 
@@ -316,13 +333,13 @@ class RemoteSubmission:
         """Ask for the lines after those that arrived."""
         try:
             await self._orders.flush()
-            text = await self._page(size)
+            page = await self._page(size)
         except (CallError, BatchGone) as error:
             self._error = self._lost(error)
         except PalestraError as error:
             self._error = error
         else:
-            self._take(text)
+            self._take(page)
         if self._end is not None or self._error is not None:
             await self.aclose()
 
@@ -332,7 +349,7 @@ class RemoteSubmission:
             "after": self._received,
             "limit": LINES_AT_ONCE,
             "wait_s": WAIT_S,
-            "follow": False,
+            "packed": True,
         }
         if self._way == "groups":
             return operations.take_groups(self.name, size=size, **page)
@@ -340,14 +357,10 @@ class RemoteSubmission:
             return operations.gather(self.name, **page)
         return operations.take_outcomes(self.name, **page)
 
-    def _take(self, text: bytes) -> None:
-        for encoded in text.splitlines():
-            line = _READER.decode(encoded)
-            if isinstance(line, StreamEnd):
-                self._summary, self._end = line.summary, line
-                self._error = error_from_json(line.error)
-            elif isinstance(line, PageEnd):
-                self._summary = line.summary
+    def _take(self, page: bytes) -> None:
+        for line in _PAGE.decode(page):
+            if isinstance(line, bytes):
+                self._take_end(_LAST_LINE.decode(line))
             else:
                 self._received += 1
                 item = group_of(line) if isinstance(line, GroupReadLine) else outcome_of(line)
@@ -355,9 +368,20 @@ class RemoteSubmission:
                 for outcome in item.completed if isinstance(item, Group) else [item]:
                     self._note(outcome)
 
+    def _take_end(self, end: PageEnd | StreamEnd) -> None:
+        self._summary = end.summary
+        if isinstance(end, StreamEnd):
+            self._end, self._error = end, self._end_of(error_from_json(end.error))
+
     def _note(self, outcome: Outcome) -> None:
         if isinstance(outcome, Completed):
             self._missing.pop(outcome.key, None)
+
+    def _end_of(self, error: PalestraError | None) -> PalestraError | None:
+        """Return the error that ends the batch: `IncompleteRollouts` when the service itself ended it."""
+        if type(error) is not RunFailed:
+            return error
+        return self._lost(BatchGone(error.message, hint=error.hint))
 
     def _lost(self, error: PalestraError) -> BatchFailed:
         """Return the error for a batch whose service is gone, or has forgotten it."""

@@ -1,7 +1,7 @@
 """The index of a run: numpy columns and texts that answer queries without reading the rows again.
 
 `open_index` finds or builds the index of one run. `Index.refresh` reads what was appended since and
-returns a `Snapshot`, which never changes. A snapshot has two tables, `rollouts` and `tasks`; a
+returns a `IndexSnapshot`, which never changes. A snapshot has two tables, `rollouts` and `tasks`; a
 table selects, sorts, counts and pages its rows. Rows of the run's files are read by their place:
 `read_row`, and in parts by `outline` and `text_range`.
 
@@ -12,37 +12,45 @@ table of one snapshot; keys (task, rollout) stay the same between snapshots, row
 from palestra.viewer.index.opening import forget, open_index
 from palestra.viewer.index.outcome_lines import row_of_outcome
 from palestra.viewer.index.outline import (
-    Item,
     Outline,
+    SplitItem,
     TextPart,
     TextRange,
     outline,
     read_item,
     text_range,
 )
-from palestra.viewer.index.places import LineProblem, Part, RowPlace, RunChanged, read_row
-from palestra.viewer.index.refreshing import Index, Progress
-from palestra.viewer.index.snapshot import Snapshot
-from palestra.viewer.index.tables import Facet, Field, FieldKind, Histogram, Page, Table
+from palestra.viewer.index.packed import RunChanged
+from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart, read_row
+from palestra.viewer.index.refreshing import Index, IndexProgress
+from palestra.viewer.index.snapshot import IndexSnapshot
+from palestra.viewer.index.tables import (
+    FieldKind,
+    Histogram,
+    RowTable,
+    TableField,
+    TablePage,
+    ValueCount,
+)
 
 __all__ = [
-    "Facet",
-    "Field",
     "FieldKind",
     "Histogram",
     "Index",
-    "Item",
+    "IndexProgress",
+    "IndexSnapshot",
+    "IndexedPlace",
     "LineProblem",
     "Outline",
-    "Page",
-    "Part",
-    "Progress",
-    "RowPlace",
+    "RowTable",
     "RunChanged",
-    "Snapshot",
-    "Table",
+    "RunPart",
+    "SplitItem",
+    "TableField",
+    "TablePage",
     "TextPart",
     "TextRange",
+    "ValueCount",
     "forget",
     "open_index",
     "outline",

@@ -15,7 +15,7 @@ LOCK: Final = "lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class IndexBounds:
     """How much room indexes take."""
 
     indexes_bytes: int = 10 << 30
@@ -42,10 +42,10 @@ class Bounds:
         return disk.free >= self.free_share * disk.total
 
 
-USUAL_BOUNDS: Final = Bounds()
+USUAL_BOUNDS: Final = IndexBounds()
 
 
-def make_room(root: Path, *, keep: Path, bounds: Bounds) -> None:
+def make_room(root: Path, *, keep: Path, bounds: IndexBounds) -> None:
     """Remove the indexes that were not used for the longest time, until the others are within
     bounds. One that a viewer has open stays.
     """

@@ -8,29 +8,35 @@ from pathlib import Path
 from palestra.analysis import RowBlock, RowReader, why_no_row, without_garbage
 from palestra.schema import MAX_ROW_BYTES
 from palestra.viewer.index.commits import MOST_PROBLEMS, BadLine, Commit
-from palestra.viewer.index.extraction import Extraction, IndexedObject
+from palestra.viewer.index.extraction import Extraction
 from palestra.viewer.index.lines import LineBlock, line_blocks
 from palestra.viewer.index.outcome_lines import is_failed, is_outcome, row_of_outcome
-from palestra.viewer.index.packed import CopyingReader, ReadFailed
-from palestra.viewer.index.places import Part
-from palestra.viewer.index.sources import Source, Watched, run_sources
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.packed import PieceReader, ReadFailed
+from palestra.viewer.index.places import RunPart
+from palestra.viewer.index.responses import IndexedObject
+from palestra.viewer.index.sources import IndexedFile, Watched, run_sources
+from palestra.viewer.index.storage import StoredColumns
 
 
 class Builder:
     """Appends to the columns of one generation. `commit`: the state to go on from."""
 
     def __init__(
-        self, outputs: Sequence[Path], columns: Columns, commit: Commit, *, family: Sequence[str]
+        self,
+        outputs: Sequence[Path],
+        columns: StoredColumns,
+        commit: Commit,
+        *,
+        family: Sequence[str],
     ) -> None:
         self._outputs, self._columns = outputs, columns
         self._commit = copy.deepcopy(commit)
         self._watched = Watched()
-        self._readers = {part: RowReader(family, nested=IndexedObject) for part in Part}
+        self._readers = {part: RowReader(family, nested=IndexedObject) for part in RunPart}
         self._extraction = Extraction(
             columns, self._commit.fields, family=family, rows=self._commit.rows("results")
         )
-        self._packed: dict[str, tuple[CopyingReader, Iterator[LineBlock]]] = {}
+        self._packed: dict[str, tuple[PieceReader, Iterator[LineBlock]]] = {}
 
     def why_invalid(self) -> str:
         """Return why the columns do not describe the files any more; empty when they do."""
@@ -38,10 +44,10 @@ class Builder:
         indexed_sources = {source.number: source for source in self._commit.sources}
         if not present and indexed_sources:
             return ""  # the run was removed: what is indexed stays
-        has_results = any(s.part is Part.RESULT and s.offset for s in indexed_sources.values())
+        has_results = any(s.part is RunPart.RESULT and s.offset for s in indexed_sources.values())
         for number, source in present.items():
             if number not in indexed_sources:
-                if source.part is Part.INPUT and has_results:
+                if source.part is RunPart.INPUT and has_results:
                     return f"{source.path} appeared"
             elif source.path != indexed_sources[number].path:
                 return f"{source.path} replaces {indexed_sources[number].path}"
@@ -97,7 +103,7 @@ class Builder:
             reader.close()
         self._packed.clear()
 
-    def _is_open(self, source: Source) -> bool:
+    def _is_open(self, source: IndexedFile) -> bool:
         return source.path in self._packed
 
     def _look_for_files(self) -> bool:
@@ -108,12 +114,12 @@ class Builder:
         for source in self._commit.sources:
             if source.offset or source.is_finished or self._is_open(source):
                 sources[source.number] = source
-        order = (Part.INPUT, Part.FAILURE, Part.RESULT)
+        order = (RunPart.INPUT, RunPart.FAILURE, RunPart.RESULT)
         by_part = sorted(sources.values(), key=lambda s: (order.index(s.part), s.number))
         self._commit.sources = by_part
         return {source.path for source in by_part} != paths_before
 
-    def _blocks(self, source: Source) -> Iterator[LineBlock]:
+    def _blocks(self, source: IndexedFile) -> Iterator[LineBlock]:
         """Yield the blocks of a file that are not indexed yet."""
         try:
             if source.packed:
@@ -128,12 +134,12 @@ class Builder:
                 self._finish_packed(source)
             self._note(source, source.line, f"the file cannot be read from here on: {error}")
 
-    def _packed_blocks(self, source: Source) -> Iterator[LineBlock]:
+    def _packed_blocks(self, source: IndexedFile) -> Iterator[LineBlock]:
         if source.is_finished:
             return
         if source.path not in self._packed:
             source.packed_size = Path(source.path).stat().st_size
-            reader = CopyingReader(Path(source.path), self._columns, f"copy{source.number}")
+            reader = PieceReader(Path(source.path), self._columns, f"copy{source.number}")
             blocks = line_blocks(reader, offset=0, first_line=1)
             self._packed[source.path] = reader, blocks
         reader, blocks = self._packed[source.path]
@@ -141,17 +147,17 @@ class Builder:
             yield block
         self._finish_packed(source)
 
-    def _finish_packed(self, source: Source) -> None:
+    def _finish_packed(self, source: IndexedFile) -> None:
         reader, _ = self._packed.pop(source.path)
         reader.close()
         source.is_finished, source.has_copy = True, reader.copies
 
-    def _take(self, source: Source, block: LineBlock) -> None:
+    def _take(self, source: IndexedFile, block: LineBlock) -> None:
         if block.too_long:
             limit = f"{block.too_long:,} bytes; the limit of a row is {MAX_ROW_BYTES:,}"
             self._note(source, block.first_line, limit)
         else:
-            if source.part is Part.RESULT and source.line == 1:
+            if source.part is RunPart.RESULT and source.line == 1:
                 source.is_outcomes = any(map(is_outcome, block.texts[:1]))
             if source.is_outcomes:
                 self._take_outcomes(source, block)
@@ -161,7 +167,11 @@ class Builder:
         source.offset, source.line = block.end, block.first_line + block.lines
 
     def _decoded(
-        self, source: Source, texts: Sequence[bytes], lines: Sequence[int], offsets: Sequence[int]
+        self,
+        source: IndexedFile,
+        texts: Sequence[bytes],
+        lines: Sequence[int],
+        offsets: Sequence[int],
     ) -> RowBlock:
         return self._readers[source.part].decode(
             Path(source.path),
@@ -171,12 +181,14 @@ class Builder:
             lambda line, text: self._note(source, line, _reason(text)),
         )
 
-    def _take_outcomes(self, source: Source, block: LineBlock) -> None:
+    def _take_outcomes(self, source: IndexedFile, block: LineBlock) -> None:
         """Add the rows of lines that are outcomes of training: results and failed attempts."""
         lengths = dict(zip(block.offsets, map(len, block.texts), strict=True))
         failed = [is_failed(text) for text in block.texts]
         for is_failure in (False, True):
             at = [position for position, flag in enumerate(failed) if flag is is_failure]
+            if not at:
+                continue
             rows = self._decoded(
                 source,
                 [row_of_outcome(block.texts[position]) for position in at],
@@ -191,19 +203,19 @@ class Builder:
                     rows, source.number, with_prompts=True, lengths=line_lengths
                 )
 
-    def _add(self, source: Source, rows: RowBlock) -> None:
+    def _add(self, source: IndexedFile, rows: RowBlock) -> None:
         if not len(rows):
             return
         match source.part:
-            case Part.INPUT:
+            case RunPart.INPUT:
                 self._extraction.inputs(rows, source.number)
-            case Part.FAILURE:
+            case RunPart.FAILURE:
                 self._extraction.failures(rows, source.number)
-            case Part.RESULT:
-                has_inputs = any(s.part is Part.INPUT for s in self._commit.sources)
+            case RunPart.RESULT:
+                has_inputs = any(s.part is RunPart.INPUT for s in self._commit.sources)
                 self._extraction.results(rows, source.number, with_prompts=not has_inputs)
 
-    def _note(self, source: Source, line: int, reason: str) -> None:
+    def _note(self, source: IndexedFile, line: int, reason: str) -> None:
         problem = BadLine(source.number, line, reason)
         if problem in self._commit.problems:
             return

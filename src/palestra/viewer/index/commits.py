@@ -5,11 +5,11 @@ from typing import Final
 
 import msgspec
 
-from palestra.viewer.index.extraction import FieldStates
-from palestra.viewer.index.sources import Source
+from palestra.viewer.index.row_fields import FieldStates
+from palestra.viewer.index.sources import IndexedFile
 from palestra.viewer.index.storage import ColumnState
 
-FORMAT: Final = f"2 {sys.byteorder}"
+FORMAT: Final = f"3 {sys.byteorder}"
 """The format of the columns and what the reader takes out of rows. Another one is built anew."""
 MOST_PROBLEMS: Final = 1_000
 
@@ -31,7 +31,7 @@ class Commit(msgspec.Struct):
     outputs: list[str] = []
     columns: dict[str, ColumnState] = {}
     fields: FieldStates = msgspec.field(default_factory=FieldStates)
-    sources: list[Source] = []
+    sources: list[IndexedFile] = []
     problems: list[BadLine] = []
     problem_count: int = 0
 

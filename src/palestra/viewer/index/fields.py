@@ -17,10 +17,11 @@ from palestra.viewer.index.columns import (
     Pointers,
     TextColumn,
 )
-from palestra.viewer.index.extraction import BETWEEN, NO_TEXT, FieldStates
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, Views
-from palestra.viewer.index.tables import Table
+from palestra.viewer.index.layout import BETWEEN, NO_TEXT
+from palestra.viewer.index.row_fields import FieldStates
+from palestra.viewer.index.tables import RowTable
 
 ENDS = ("scored", "not ended", "no reward")
 SOLVED = ("never", "sometimes", "always")
@@ -149,7 +150,7 @@ def prompt_rows(joined: Join, views: Views) -> npt.NDArray[np.int32]:
 
 
 def task_columns(
-    joined: Join, rollouts: Table, columns: Mapping[str, Column], views: Views
+    joined: Join, rollouts: RowTable, columns: Mapping[str, Column], views: Views
 ) -> Mapping[str, Column]:
     """Return the fields of tasks."""
     count = len(joined.tasks)

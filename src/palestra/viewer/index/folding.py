@@ -1,16 +1,37 @@
-"""Finds a text without case in bytes. Every character stands for itself: it is no regular expression.
+"""Finds a text in bytes, as it is or without case. Every character stands for itself: it is no
+regular expression.
 
-The case of ASCII letters is folded by lowering the bytes, which is fast. Other letters need a
+A text as it is needs only a plain search, which is the fastest. The case of ASCII letters is folded by lowering the bytes, which is fast. Other letters need a
 pattern with all their forms, which is slow; so parts without a hit are passed over by a plain search.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 Forms = Callable[[str], Sequence[bytes]]
 """Returns the ways in which a text may be written, always as many and in one order."""
 SEARCHED_AT_ONCE: Final = 1 << 18
+
+
+class ExactText:
+    """A text to look for as it is. Search many bytes at once: each search has a fixed cost."""
+
+    def __init__(self, text: str, forms: Forms) -> None:
+        self._forms = tuple(dict.fromkeys(forms(text)))
+
+    def starts(self, data: bytes | memoryview, ends: Sequence[int] = ()) -> Iterator[int]:
+        """Yield where it begins. `ends`: where parts of `data` end, in order; in each part only the
+        first occurrence of a form is yielded.
+        """
+        data = bytes(data)  # which copies a view only
+        for form in self._forms:
+            at = data.find(form)
+            while at >= 0:
+                yield at
+                part = bisect_right(ends, at)
+                at = data.find(form, ends[part] if part < len(ends) else at + 1)
 
 
 class FoldedText:

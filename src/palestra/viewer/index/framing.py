@@ -23,15 +23,15 @@ from palestra.metrics import REWARD, Columns, IntArray, TaskIndex
 from palestra.viewer.index.commits import Commit
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, Views
-from palestra.viewer.index.places import Part
-from palestra.viewer.index.sources import Source
+from palestra.viewer.index.places import RunPart
+from palestra.viewer.index.sources import IndexedFile
 
 
 def frame_of(views: Views, commit: Commit, texts: Heap, joined: Join) -> RunFrame:
     """Return a frame, as `load_run(…, allow_partial=True)`. Raises InputDataError, as it does."""
     framing = _Framing(views, commit, texts, joined)
     framing.check()
-    rollouts, order = framing.key_table("results", Part.RESULT)
+    rollouts, order = framing.key_table("results", RunPart.RESULT)
     fields = commit.fields.numbers
     names = sorted(fields, key=lambda name: (name != REWARD, name))
     has_values = {name: views[fields[name].column][order] for name in names}
@@ -44,12 +44,12 @@ def frame_of(views: Views, commit: Commit, texts: Heap, joined: Join) -> RunFram
         tasks=framing.tasks,
         agents=framing.agents,
         families=framing.families,
-        inputs=framing.key_table("inputs", Part.INPUT)[0],
+        inputs=framing.key_table("inputs", RunPart.INPUT)[0],
         rollouts=rollouts,
         columns=columns,
         endings=Endings(truncated, empty),
         failures=framing.failures(),
-        failure_files=framing.files(Part.FAILURE),
+        failure_files=framing.files(RunPart.FAILURE),
         notices=(),
     )
     return assemble(scanned, allow_partial=True)
@@ -72,7 +72,11 @@ class _Framing:
         for bad in self._commit.problems[:1]:
             path = next(s.path for s in self._commit.sources if s.number == bad.file)
             raise InputDataError(f"{path} line {bad.line} is {bad.reason}", hint="remove the line")
-        if not self.files(Part.INPUT):
+        if not self._commit.sources:
+            raise InputDataError(
+                "the files of the run are not read yet", hint="wait until the first rows are read"
+            )
+        if not self.files(RunPart.INPUT):
             raise InputDataError(
                 "the materialized inputs of the run are missing, so what was requested is unknown",
                 hint="restore <stem>_materialized_inputs.jsonl beside the rollouts",
@@ -85,13 +89,13 @@ class _Framing:
                 hint="`palestra reverify` scores rows without a reward",
             )
 
-    def sources(self, part: Part) -> list[Source]:
+    def sources(self, part: RunPart) -> list[IndexedFile]:
         return [source for source in self._commit.sources if source.part is part]
 
-    def files(self, part: Part) -> list[Path]:
+    def files(self, part: RunPart) -> list[Path]:
         return [Path(source.path) for source in self.sources(part)]
 
-    def key_table(self, table: str, part: Part) -> tuple[KeyTable, IntArray]:
+    def key_table(self, table: str, part: RunPart) -> tuple[KeyTable, IntArray]:
         """Return the keys of a table, file by file, and the order of its rows."""
         views = self._views
         file, offset = views[f"{table}.file"], views[f"{table}.offset"]
@@ -118,7 +122,7 @@ class _Framing:
     def failures(self) -> dict[tuple[TaskIndex, int], FailedAttempt]:
         """Return the last failed attempt of each key, combined with the earlier ones."""
         views = self._views
-        number_of = {source.number: at for at, source in enumerate(self.sources(Part.FAILURE))}
+        number_of = {source.number: at for at, source in enumerate(self.sources(RunPart.FAILURE))}
         ranks = self._joined.ranks.ranks(views["failures.task"])
         last: dict[tuple[TaskIndex, int], FailedAttempt] = {}
         for row in np.lexsort((views["failures.offset"], views["failures.file"])).tolist():

@@ -1,16 +1,18 @@
 """Texts in a heap: one after the other, each followed by a zero byte, and searched as bytes."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from palestra.metrics import IntArray
 from palestra.viewer.index.folding import FoldedText
-from palestra.viewer.index.storage import Columns
+from palestra.viewer.index.layout import NO_TEXT
+from palestra.viewer.index.storage import StoredColumns
 
 SEPARATOR: Final = b"\0"
+_REMEMBERED: Final = 4_096
 
 
 def heap_bytes(text: str) -> bytes:
@@ -21,7 +23,7 @@ def heap_bytes(text: str) -> bytes:
 class HeapWriter:
     """Collects texts until `flush` appends them to the columns `NAME.heap` and `NAME.ends`."""
 
-    def __init__(self, columns: Columns, name: str) -> None:
+    def __init__(self, columns: StoredColumns, name: str) -> None:
         self._columns, self._name = columns, name
         self._texts: list[str] = []
         sizes = columns.states
@@ -56,6 +58,42 @@ class HeapWriter:
         if joined.count("\0") == len(self._texts):
             return joined.encode("utf-8", "replace")
         return SEPARATOR.join([*map(heap_bytes, self._texts), b""])
+
+
+class TextCodes:
+    """Numbers short texts by their position in the heap `texts`. A text may get several numbers:
+    only the last few thousand are remembered. `longest`: in characters; longer ones have no number.
+    """
+
+    def __init__(self, heap: HeapWriter, *, longest: int) -> None:
+        self._heap, self._longest = heap, longest
+        self._codes: dict[Any, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the number of one text."""
+        code = self._codes.get(text)
+        if code is None:
+            if len(self._codes) >= _REMEMBERED:
+                self._codes.clear()
+            code = self._codes[text] = self._heap.add(text)
+        return code
+
+    def codes(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """Return the number of each value; NO_TEXT for one that is not a short text."""
+        try:
+            distinct = dict.fromkeys(values)
+        except TypeError:  # lists and objects
+            values = [value if type(value) is str else None for value in values]
+            distinct = dict.fromkeys(values)
+        if len(distinct) > _REMEMBERED:
+            return np.fromiter(map(self._code_or_none, values), np.int32, len(values))
+        codes = {value: self._code_or_none(value) for value in distinct}
+        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+
+    def _code_or_none(self, value: Any) -> int:
+        if type(value) is str and len(value) <= self._longest:
+            return self.code(value)
+        return NO_TEXT
 
 
 class Heap:

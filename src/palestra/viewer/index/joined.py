@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.metrics import BoolArray, IntArray, TaskIndex, task_order
-from palestra.viewer.index.extraction import NO_TASK
 from palestra.viewer.index.heaps import Heap
+from palestra.viewer.index.layout import NO_TASK
 
 Views = Mapping[str, npt.NDArray[Any]]
 """The columns of an index, by name, such as `results.task`."""

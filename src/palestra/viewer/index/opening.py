@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.system import cache_folder
-from palestra.viewer.index.bounds import USUAL_BOUNDS, Bounds, remove
+from palestra.viewer.index.bounds import USUAL_BOUNDS, IndexBounds, remove
 from palestra.viewer.index.refreshing import Index
 
 VIEW: Final = "view"
@@ -18,7 +18,7 @@ def open_index(
     *,
     group_by: str | None = None,
     cache: Path | None = None,
-    bounds: Bounds = USUAL_BOUNDS,
+    bounds: IndexBounds = USUAL_BOUNDS,
 ) -> Index:
     """Open the index of a run. It returns at once; `refresh` reads the files.
 

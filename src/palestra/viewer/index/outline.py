@@ -40,7 +40,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SplitItem:
     """One item of a conversation."""
 
     number: int
@@ -65,7 +65,7 @@ class Outline:
     """A page of the items of a row."""
 
     total: int
-    items: tuple[Item, ...]
+    items: tuple[SplitItem, ...]
     fields: dict[str, int]
     """The row's own fields, and their lengths in bytes."""
 
@@ -85,7 +85,7 @@ def outline(row: bytes, *, start: int = 0, count: int = PAGE_ITEMS) -> Outline:
 
     Raises InputDataError: the row is not a JSON object.
     """
-    conversation = Conversation(row)
+    conversation = SplitRow(row)
     last = min(start + count, len(conversation))
     items = tuple(conversation.item(number) for number in range(max(start, 0), last))
     return Outline(len(conversation), items, conversation.field_sizes())
@@ -95,7 +95,7 @@ def read_item(row: bytes, number: int) -> bytes:
     """Return the bytes of one item, as they are in the file. Raises InputDataError: there is no such
     item.
     """
-    return bytes(Conversation(row).raw(number))
+    return bytes(SplitRow(row).raw(number))
 
 
 def text_range(
@@ -106,7 +106,7 @@ def text_range(
     `length`: bytes of that form; ends move so that no character and no escape is cut. Raises
     InputDataError: there is no such part.
     """
-    texts = Conversation(row).texts(number)
+    texts = SplitRow(row).texts(number)
     if not 0 <= part < len(texts):
         raise InputDataError(f"item {number} has {len(texts)} texts, so there is no text {part}")
     return texts[part].range(start, length)
@@ -142,13 +142,21 @@ class RawText:
             text = json.loads(f'"{text}"', strict=False)
         return TextRange(text, begin, end if end < len(body) else None, len(body))
 
+    def end(self, length: int) -> str:
+        """Return what the last `length` bytes hold, from the first whole character on."""
+        body, quote = self.body, b'"' if self.is_string else b""
+        start = _edge(body, len(body) - length, escapes=self.is_string)
+        if not quote:
+            return bytes(body[start:]).decode("utf-8", "replace")
+        return str(decode_value(msgspec.Raw(b"".join((quote, body[start:], quote)))))
+
     def part(self) -> TextPart:
         """Return its size and beginning."""
         beginning = self.range(0, HEAD_CHARACTERS * _LONGEST_ESCAPE // 2).text
         return TextPart(self.kind, len(self.body), beginning[:HEAD_CHARACTERS])
 
 
-class Conversation:
+class SplitRow:
     """The items of a row: instructions, prompt, output. Raises InputDataError: the row is not a JSON
     object.
     """
@@ -191,7 +199,7 @@ class Conversation:
         raw = self.raw(number)
         return list(_texts(raw, _object(raw)))
 
-    def item(self, number: int) -> Item:
+    def item(self, number: int) -> SplitItem:
         """Return one item. Raises InputDataError: there is no such item."""
         role, raw = self._at(number)
         fields = _object(raw)
@@ -202,7 +210,7 @@ class Conversation:
             "message" if is_object or _is_string(raw) else "other"
         )
         output_begins = len(self._instructions) + len(self._prompt)
-        return Item(
+        return SplitItem(
             number=number,
             section="prompt" if number < output_begins else "output",
             kind=kind,

@@ -6,12 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from palestra.errors import InputDataError
 from palestra.viewer.index.outcome_lines import row_of_outcome
-from palestra.viewer.index.packed import Frames, read_packed
+from palestra.viewer.index.packed import PackedFrames, RunChanged, read_packed
 
 
-class Part(StrEnum):
+class RunPart(StrEnum):
     """Which file of the run a row is in."""
 
     INPUT = "input"
@@ -23,7 +22,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RowPlace:
+class IndexedPlace:
     """The place of one row. `offset` and `length` count bytes of the uncompressed file; the line
     break is not part of the length. `line` counts from 1.
     """
@@ -33,13 +32,13 @@ class RowPlace:
     length: int
     line: int
     is_packed: bool = False
-    frames: Frames | None = field(default=None, repr=False, compare=False)
+    frames: PackedFrames | None = field(default=None, repr=False, compare=False)
     """The copy of a packed file; None for a plain file, and for a packed one without a copy."""
     is_outcome: bool = False
     """Whether the line is an outcome of training, of which `read_row` makes a row."""
 
     @property
-    def stored(self) -> "RowPlace":
+    def stored(self) -> "IndexedPlace":
         """The place of the line as it is stored."""
         return replace(self, is_outcome=False)
 
@@ -53,11 +52,7 @@ class LineProblem:
     reason: str
 
 
-class RunChanged(InputDataError):
-    """The file was replaced, cut or removed since it was indexed. `refresh` builds the index anew."""
-
-
-def read_row(row_place: RowPlace, *, start: int = 0, length: int | None = None) -> bytes:
+def read_row(row_place: IndexedPlace, *, start: int = 0, length: int | None = None) -> bytes:
     """Return the bytes of a row, or the part of it from byte `start`.
 
     Raises RunChanged: the file is gone, was cut, or has no row at this place any more. Raises

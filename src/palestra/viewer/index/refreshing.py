@@ -11,13 +11,13 @@ from typing import BinaryIO, Final, Self
 
 from palestra.system import open_locked
 from palestra.viewer.index import commits
-from palestra.viewer.index.bounds import LOCK, USUAL_BOUNDS, Bounds, remove
+from palestra.viewer.index.bounds import LOCK, USUAL_BOUNDS, IndexBounds, remove
 from palestra.viewer.index.building import Builder
 from palestra.viewer.index.commits import Commit
-from palestra.viewer.index.snapshot import Snapshot
+from palestra.viewer.index.snapshot import IndexSnapshot
 from palestra.viewer.index.storage import (
-    Columns,
     StorageFull,
+    StoredColumns,
     read_commit,
     remove_others,
     write_commit,
@@ -30,7 +30,7 @@ _JOIN_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexProgress:
     """How much of the run's files is indexed, in bytes of the files on disk."""
 
     bytes_indexed: int = 0
@@ -56,22 +56,22 @@ class Index:
         *,
         family: str = "",
         in_memory: str = "",
-        bounds: Bounds = USUAL_BOUNDS,
+        bounds: IndexBounds = USUAL_BOUNDS,
     ) -> None:
         self._outputs = [Path(os.path.abspath(output)) for output in outputs]  # noqa: PTH100
         self._folder = folder
         self._family = family.split(".") if family else []
         self._lock: BinaryIO | None = None
         self._builder: Builder | None = None
-        self._columns: Columns | None = None
+        self._columns: StoredColumns | None = None
         self._commit = Commit("", outputs=list(map(str, self._outputs)))
         self._rebuilt, self._in_memory = "", in_memory
         self._is_full = False
         self._bounds, self._bounded_size = bounds, 0
         self._seen: bytes | None = None
         self._cost_s, self._made_at = 0.0, -inf
-        self._snapshot = Snapshot(Columns(None), self._commit)
-        self.progress = Progress(in_memory=in_memory)
+        self._snapshot = IndexSnapshot(StoredColumns(None), self._commit)
+        self.progress = IndexProgress(in_memory=in_memory)
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +80,7 @@ class Index:
         self.close()
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> IndexSnapshot:
         """The last snapshot. Before the first `refresh` it is empty."""
         return self._snapshot
 
@@ -89,7 +89,7 @@ class Index:
         """Whether the snapshot has everything that is indexed."""
         return self._snapshot.version == self._commit.version
 
-    def refresh(self, budget_s: float = 0.5) -> Snapshot:
+    def refresh(self, budget_s: float = 0.5) -> IndexSnapshot:
         """Read what was appended to the files, for about `budget_s` seconds; return the snapshot.
 
         Call it again at once while `progress` has bytes left, else about each second. One thread at
@@ -140,7 +140,7 @@ class Index:
         if commit is None or not (folder / commit.generation).is_dir():
             self._begin_anew("" if data is None else "the index was damaged or of another version")
             return
-        columns = Columns(folder / commit.generation, commit.columns)
+        columns = StoredColumns(folder / commit.generation, commit.columns)
         reason = columns.problem()
         if reason:
             self._begin_anew(reason)
@@ -154,7 +154,7 @@ class Index:
             self._builder.close()
         generation = os.urandom(8).hex()
         folder = self._folder
-        columns = Columns(
+        columns = StoredColumns(
             None if folder is None else folder / generation,
             memory_bytes=self._bounds.memory_bytes,
         )
@@ -167,7 +167,7 @@ class Index:
             self._store(folder)
             remove_others(folder, generation)
 
-    def _new_builder(self, columns: Columns, commit: Commit) -> Builder:
+    def _new_builder(self, columns: StoredColumns, commit: Commit) -> Builder:
         return Builder(self._outputs, columns, commit, family=self._family)
 
     def _write(self, deadline: float) -> None:
@@ -221,7 +221,7 @@ class Index:
         commit = commits.read(data)
         if commit is not None:
             self._seen = data
-            self._columns = Columns(self._folder / commit.generation, commit.columns)
+            self._columns = StoredColumns(self._folder / commit.generation, commit.columns)
             self._commit = commit
 
     # Snapshots
@@ -233,7 +233,7 @@ class Index:
             return
         began = time.monotonic()
         with contextlib.suppress(FileNotFoundError):  # the writer has begun anew
-            self._snapshot = Snapshot(self._columns, self._commit)
+            self._snapshot = IndexSnapshot(self._columns, self._commit)
         self._made_at = time.monotonic()
         self._cost_s = self._made_at - began
 
@@ -244,6 +244,6 @@ class Index:
             sources = self._commit.sources
             indexed = sum(source.bytes_indexed() for source in sources)
             total = max(sum(source.bytes_total() for source in sources), indexed)
-        self.progress = Progress(
+        self.progress = IndexProgress(
             indexed, total, self._rebuilt, self._builder is not None, self._in_memory
         )

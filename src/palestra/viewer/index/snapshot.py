@@ -11,23 +11,24 @@ import numpy.typing as npt
 from palestra.analysis import RunFrame
 from palestra.metrics import IntArray, TaskIndex
 from palestra.viewer.index.commits import Commit
-from palestra.viewer.index.extraction import COLUMN_TYPES
 from palestra.viewer.index.fields import prompt_rows, rollout_columns, task_columns
 from palestra.viewer.index.framing import frame_of
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.joined import Join, join
-from palestra.viewer.index.packed import Frames
-from palestra.viewer.index.places import LineProblem, Part, RowPlace
-from palestra.viewer.index.sources import Source
-from palestra.viewer.index.storage import Columns
-from palestra.viewer.index.tables import Table
+from palestra.viewer.index.layout import COLUMN_TYPES
+from palestra.viewer.index.packed import PackedFrames
+from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart
+from palestra.viewer.index.sources import IndexedFile
+from palestra.viewer.index.storage import StoredColumns
+from palestra.viewer.index.tables import RowTable
 
-_TABLES: Final = {Part.INPUT: "inputs", Part.RESULT: "results", Part.FAILURE: "failures"}
+_NO_COPIES: Final = np.empty(0, np.uint8)
+_TABLES: Final = {RunPart.INPUT: "inputs", RunPart.RESULT: "results", RunPart.FAILURE: "failures"}
 WORDS: Final = ("prompt", "last_answer", "tools", "error_message")
 """The fields of a rollout in which a word of a query is looked for."""
 
 
-class Snapshot:
+class IndexSnapshot:
     """A run as far as it is indexed. It does not change, and is safe to use from several threads.
 
     `rollouts` has the fields `task rollout outcome reward agent family class layer cause attempts
@@ -40,7 +41,7 @@ class Snapshot:
     `never`, `sometimes` or `always`.
     """
 
-    def __init__(self, columns: Columns, commit: Commit) -> None:
+    def __init__(self, columns: StoredColumns, commit: Commit) -> None:
         self.version: int = commit.version
         """Grows with every change of the files."""
         self._commit = commit
@@ -50,9 +51,9 @@ class Snapshot:
         self._join = joined = join(views, texts)
         self._texts = texts
         rollouts = rollout_columns(joined, views, commit.fields, texts)
-        self.rollouts = Table(len(joined), rollouts, words=WORDS)
+        self.rollouts = RowTable(len(joined), rollouts, words=WORDS)
         tasks = task_columns(joined, self.rollouts, rollouts, views)
-        self.tasks = Table(len(joined.tasks), tasks, words=("prompt",))
+        self.tasks = RowTable(len(joined.tasks), tasks, words=("prompt",))
         self._sources = {source.number: source for source in commit.sources}
         self.problems: Sequence[LineProblem] = [
             LineProblem(Path(self._sources[bad.file].path), bad.line, bad.reason)
@@ -64,7 +65,7 @@ class Snapshot:
         """What the tables leave out or mark, one sentence each."""
 
     @property
-    def files(self) -> Sequence[Source]:
+    def files(self) -> Sequence[IndexedFile]:
         """The files of the run, and how far each is indexed."""
         return list(self._sources.values())
 
@@ -99,31 +100,31 @@ class Snapshot:
         low, high = np.searchsorted(keyed, [task_row, task_row + 1])
         return np.arange(low, high)
 
-    def place(self, row: int, part: Part) -> RowPlace | None:
+    def place(self, row: int, part: RunPart) -> IndexedPlace | None:
         """Return where a row of a rollout is; None when it has none of that kind."""
         pointers = {
-            Part.INPUT: self._join.input,
-            Part.RESULT: self._join.result,
-            Part.FAILURE: self._join.failure,
+            RunPart.INPUT: self._join.input,
+            RunPart.RESULT: self._join.result,
+            RunPart.FAILURE: self._join.failure,
         }
         pointer = int(pointers[part][row])
         return None if pointer < 0 else self._row_place(part, pointer)
 
-    def attempts(self, row: int) -> Sequence[RowPlace]:
+    def attempts(self, row: int) -> Sequence[IndexedPlace]:
         """Return the places of the failed attempts of a rollout, in file order."""
         starts = self._join.failure_starts
         rows = self._join.failure_rows[int(starts[row]) : int(starts[row + 1])]
-        return [self._row_place(Part.FAILURE, pointer) for pointer in rows.tolist()]
+        return [self._row_place(RunPart.FAILURE, pointer) for pointer in rows.tolist()]
 
-    def by_place(self, rows: IntArray) -> Iterator[tuple[Part, IntArray, IntArray, IntArray]]:
+    def by_place(self, rows: IntArray) -> Iterator[tuple[RunPart, IntArray, IntArray, IntArray]]:
         """Yield rollouts in the order of their rows in the files, with offsets and lengths: for each
         file, those with a result, then those with failures only, then those with neither.
         """
         remaining = rows
         for part, pointers in (
-            (Part.RESULT, self._join.result),
-            (Part.FAILURE, self._join.failure),
-            (Part.INPUT, self._join.input),
+            (RunPart.RESULT, self._join.result),
+            (RunPart.FAILURE, self._join.failure),
+            (RunPart.INPUT, self._join.input),
         ):
             at = pointers[remaining]
             present, remaining = remaining[at >= 0], remaining[at < 0]
@@ -144,7 +145,7 @@ class Snapshot:
         """
         return frame_of(self._views, self._commit, self._texts, self._join)
 
-    def _row_place(self, part: Part, pointer: int) -> RowPlace:
+    def _row_place(self, part: RunPart, pointer: int) -> IndexedPlace:
         table = _TABLES[part]
         values = (int(self._views[f"{table}.{n}"][pointer]) for n in ("file", "offset", "length"))
         file, offset, length = values
@@ -152,18 +153,22 @@ class Snapshot:
         line = int(self._views[f"{table}.line"][pointer])
         path = Path(source.path)
         frames = self._frames.get(file)
-        return RowPlace(path, offset, length, line, source.packed, frames, source.is_outcomes)
+        return IndexedPlace(path, offset, length, line, source.packed, frames, source.is_outcomes)
 
     @cached_property
-    def _frames(self) -> dict[int, Frames]:
+    def _frames(self) -> dict[int, PackedFrames]:
         return {
-            number: Frames(self._views[f"copy{number}.frames"], self._views[f"copy{number}.ends"])
+            number: PackedFrames(
+                Path(source.path),
+                self._views.get(f"copy{number}.copies", _NO_COPIES),
+                *(self._views[f"copy{number}.{name}"] for name in ("starts", "offsets", "sizes")),
+            )
             for number, source in self._sources.items()
-            if source.has_copy and f"copy{number}.frames" in self._views
+            if source.has_copy and f"copy{number}.starts" in self._views
         }
 
 
-def _views(columns: Columns, commit: Commit) -> dict[str, npt.NDArray[Any]]:
+def _views(columns: StoredColumns, commit: Commit) -> dict[str, npt.NDArray[Any]]:
     views = {
         name: columns.view(name, _type_of(name), state.size)
         for name, state in commit.columns.items()
@@ -178,7 +183,7 @@ def _type_of(name: str) -> npt.DTypeLike:
         return np.float64
     if name.startswith("results.text"):
         return np.int32
-    return np.uint8 if name.endswith((".heap", ".frames")) else np.int64
+    return np.uint8 if name.endswith((".heap", ".copies")) else np.int64
 
 
 def _heap(views: dict[str, npt.NDArray[Any]], name: str) -> Heap:
@@ -190,7 +195,7 @@ def _notices(joined: Join, commit: Commit) -> Sequence[str]:
     duplicates = int(joined.is_duplicate.sum())
     if duplicates:
         notices.append(f"{duplicates} keys occur more than once; the first row of each is shown")
-    has_inputs = any(source.part is Part.INPUT for source in commit.sources)
+    has_inputs = any(source.part is RunPart.INPUT for source in commit.sources)
     orphans = int(((joined.input < 0) & (joined.task >= 0)).sum())
     if has_inputs and orphans:
         notices.append(f"{orphans} rollouts have no materialized input")

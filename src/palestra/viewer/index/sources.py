@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from palestra.schema import RunPaths, is_compressed, with_compressed
-from palestra.viewer.index.places import Part
+from palestra.viewer.index.places import RunPart
 
 COMPARED_BYTES: Final = 1 << 16
 """How much of the beginning and of the committed end is compared with what was indexed."""
@@ -19,13 +19,13 @@ _SETTLED_NS: Final = 2_000_000_000
 """A file that was written less than this ago may change again without another time stamp."""
 
 
-class Source(msgspec.Struct):
+class IndexedFile(msgspec.Struct):
     """One file of a run. `number`: its place in the list of files. `offset`, `line`: where the first
     line begins that is not indexed, in the uncompressed file.
     """
 
     path: str
-    part: Part
+    part: RunPart
     number: int
     device: int = 0
     inode: int = 0
@@ -95,7 +95,7 @@ class Watched:
     def __init__(self) -> None:
         self._settled: dict[str, tuple[int, int, int]] = {}
 
-    def why_invalid(self, source: Source) -> str:
+    def why_invalid(self, source: IndexedFile) -> str:
         """Return why a source is not the one that was indexed; empty when it is."""
         try:
             status = Path(source.path).stat()
@@ -110,15 +110,15 @@ class Watched:
         return reason
 
 
-def run_sources(outputs: Sequence[Path]) -> Iterator[Source]:
+def run_sources(outputs: Sequence[Path]) -> Iterator[IndexedFile]:
     """Yield the files of a run that exist, with nothing indexed: inputs first, then failures, then
     results. A file has the same number whether or not others exist.
     """
     paths = [RunPaths(output) for output in outputs]
     parts = (
-        (Part.INPUT, [p.materialized_inputs for p in paths]),
-        (Part.FAILURE, [p.failures for p in paths]),
-        (Part.RESULT, [p.output for p in paths]),
+        (RunPart.INPUT, [p.materialized_inputs for p in paths]),
+        (RunPart.FAILURE, [p.failures for p in paths]),
+        (RunPart.RESULT, [p.output for p in paths]),
     )
     for part_number, (part, candidates) in enumerate(parts):
         for position, candidate in enumerate(candidates):
@@ -128,10 +128,10 @@ def run_sources(outputs: Sequence[Path]) -> Iterator[Source]:
                     yield new_source(part, existing, position * len(parts) + part_number)
 
 
-def new_source(part: Part, path: Path, number: int) -> Source:
+def new_source(part: RunPart, path: Path, number: int) -> IndexedFile:
     """Return a file of which nothing is indexed. Raises OSError: it is gone."""
     status = path.stat()
-    return Source(
+    return IndexedFile(
         path=str(path),
         part=part,
         number=number,

@@ -37,7 +37,7 @@ class ColumnState(msgspec.Struct):
     crc: int = 0
 
 
-class Columns:
+class StoredColumns:
     """The column files of one generation. `folder`: None keeps them in memory, at most
     `memory_bytes`.
     """

@@ -20,6 +20,8 @@ from palestra.viewer.index.selecting import Selecting
 CACHED_BYTES: Final = 64 << 20
 """The largest size of the columns of a table that are kept in memory between questions."""
 _DENSE_BINS: Final = 64
+_LONG_TAIL: Final = 20.0
+"""A largest value of so many medians: bins of equal width would put nearly all rows into the first."""
 
 A = TypeVar("A", bound=npt.NDArray[Any])
 
@@ -40,7 +42,7 @@ class FieldKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class TableField:
     """A field of a table. `whole`: every value is an integer."""
 
     name: str
@@ -49,7 +51,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class ValueCount:
     """How many of the selected rows have a value. `value` is None for rows without the field."""
 
     value: str | None
@@ -67,7 +69,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TablePage:
     """Rows of a table, and the number of all selected rows."""
 
     total: int
@@ -77,14 +79,14 @@ class Page:
     """Per row, the value of each requested field; None where the row lacks it."""
 
 
-class Table:
+class RowTable:
     """The rows of one snapshot. `columns`: by field; `words`: the fields that a word is looked for
     in.
     """
 
     def __init__(self, rows: int, columns: Mapping[str, Column], *, words: Sequence[str]) -> None:
         self._rows, self._columns, self._words = rows, columns, words
-        self.fields: Mapping[str, Field] = {
+        self.fields: Mapping[str, TableField] = {
             name: _field(name, column) for name, column in columns.items()
         }
         self._cache = _Cache()
@@ -132,14 +134,14 @@ class Table:
 
     def page(
         self, rows: IntArray, *, start: int = 0, count: int = 100, fields: Sequence[str] = ()
-    ) -> Page:
+    ) -> TablePage:
         """Return the values of `count` rows from position `start` of `rows`."""
         numbers = rows[start : start + count]
         values = [self._column(name).shown(numbers) for name in fields]
         page_rows = [dict(zip(fields, row, strict=True)) for row in zip(*values, strict=True)]
-        return Page(len(rows), start, numbers.tolist(), page_rows or [{} for _ in numbers])
+        return TablePage(len(rows), start, numbers.tolist(), page_rows or [{} for _ in numbers])
 
-    def facet(self, rows: IntArray, name: str, *, limit: int = 50) -> Sequence[Facet]:
+    def facet(self, rows: IntArray, name: str, *, limit: int = 50) -> Sequence[ValueCount]:
         """Count the values of a text field, the most frequent first. A row of a field with several
         texts counts for each.
         """
@@ -159,11 +161,11 @@ class Table:
         if len(counts) and counts[0]:
             totals[None] = int(counts[0])
         ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0] or ""))
-        return [Facet(value, count) for value, count in ordered[:limit]]
+        return [ValueCount(value, count) for value, count in ordered[:limit]]
 
     def histogram(self, rows: IntArray, name: str, *, bins: int = 40) -> Histogram:
         """Count the values of a numeric field in bins of equal width. Whole numbers in a small range
-        get a bin each.
+        get a bin each; positive ones with a long tail, bins that grow by a factor.
         """
         self.numbers(name)
         values = self._of(rows, name)
@@ -177,6 +179,10 @@ class Table:
             counts = np.bincount((present - low).astype(np.int64), minlength=len(edges) - 1)
         elif low == high:
             return Histogram([low, high], [len(present)], absent)
+        elif low > 0 and high > _LONG_TAIL * float(np.median(present)):
+            edges = np.geomspace(low, high, bins + 1)
+            at = np.searchsorted(edges, present, side="right") - 1
+            counts = np.bincount(np.minimum(at, bins - 1), minlength=bins)
         else:
             edges = np.linspace(low, high, bins + 1)
             at = ((present - low) * (bins / (high - low))).astype(np.int64)
@@ -222,12 +228,12 @@ def _text_ranks(column: TextColumn, codes: IntArray) -> FloatArray:
     return ranks[codes]
 
 
-def _field(name: str, column: Column) -> Field:
+def _field(name: str, column: Column) -> TableField:
     if isinstance(column, LongColumn):
-        return Field(name, FieldKind.LONG)
+        return TableField(name, FieldKind.LONG)
     if isinstance(column, TextColumn):
-        return Field(name, FieldKind.TEXTS if column.separator else FieldKind.TEXT)
-    return Field(name, FieldKind.BOOLEAN if column.boolean else FieldKind.NUMBER, column.whole)
+        return TableField(name, FieldKind.TEXTS if column.separator else FieldKind.TEXT)
+    return TableField(name, FieldKind.BOOLEAN if column.boolean else FieldKind.NUMBER, column.whole)
 
 
 class _Cache:

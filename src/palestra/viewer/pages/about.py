@@ -9,20 +9,20 @@ import orjson
 import palestra
 from palestra.config import MASK, is_secret_name
 from palestra.schema import RunPaths, with_compressed
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bad_lines, named_texts
+from palestra.viewer.replies.about import About, FileLine
 from palestra.viewer.requests import PageRequest
 
 MOST_PROBLEMS: Final = 1_000
 MOST_MANIFEST_BYTES: Final = 1 << 22
 
 
-def about(request: PageRequest) -> replies.About:
+def about(request: PageRequest) -> About:
     """Answer the files of a run and the state of its index."""
     opened = request.run
     head, progress = opened.head(), opened.progress
-    return replies.About(
+    return About(
         files=list(_files(opened)),
         manifest=_manifest(opened.paths.manifest),
         settings=named_texts(dict(head.settings)),
@@ -44,7 +44,7 @@ def about(request: PageRequest) -> replies.About:
     )
 
 
-def _files(opened: OpenRun) -> Iterator[replies.FileLine]:
+def _files(opened: OpenRun) -> Iterator[FileLine]:
     for output in opened.place.outputs:
         paths = RunPaths(output)
         yield _file("rollouts", paths.output)
@@ -56,10 +56,10 @@ def _files(opened: OpenRun) -> Iterator[replies.FileLine]:
         yield _file("report", paths.report)
 
 
-def _file(role: str, path: Path) -> replies.FileLine:
+def _file(role: str, path: Path) -> FileLine:
     existing_path = with_compressed(path)
     stat = None if existing_path is None else existing_path.stat()
-    return replies.FileLine(
+    return FileLine(
         role=role,
         path=str(existing_path or path),
         bytes=None if stat is None else stat.st_size,

@@ -17,8 +17,9 @@ from palestra.cluster import (
     tail,
 )
 from palestra.errors import PalestraError
-from palestra.viewer import replies
 from palestra.viewer.discovery import digest_of
+from palestra.viewer.replies.base import Count
+from palestra.viewer.replies.clusters import ClusterPage, UnitLine
 from palestra.viewer.requests import PageRequest
 
 LOG_LINES: Final = 10
@@ -26,7 +27,7 @@ MOST_LOGS: Final = 64
 """The ends of so many logs are read: those of units that failed come first."""
 
 
-def cluster(request: PageRequest) -> replies.ClusterPage:
+def cluster(request: PageRequest) -> ClusterPage:
     """Answer the shards and jobs of a run, as its ledger, its files and the executor say."""
     run_place = request.viewer.catalog.cluster(request.parts["cluster"])
     files = RunFiles(run_place.folder)
@@ -57,12 +58,12 @@ def cluster(request: PageRequest) -> replies.ClusterPage:
                 run_id=run_id if run_id in known_runs else "",
             )
         )
-    return replies.ClusterPage(
+    return ClusterPage(
         id=run_place.id,
         name=run.name,
         output_dir=run.output_dir,
-        counts=[replies.Count(name=n, count=c) for n, c in sorted(status.counts().items())],
-        rollouts=[replies.Count(name=n, count=c) for n, c in status.rollouts().items()],
+        counts=[Count(name=n, count=c) for n, c in sorted(status.counts().items())],
+        rollouts=[Count(name=n, count=c) for n, c in status.rollouts().items()],
         units=units,
         problem=problem,
         asked_at=time.time(),
@@ -76,10 +77,8 @@ def _log(executor: Executor, status: RunStatus, unit: UnitStatus) -> list[str]:
     return tail(paths[-1]).splitlines()[-LOG_LINES:] if paths else []
 
 
-def _unit(
-    unit: UnitStatus, *, seed: str, chunk: str, log: list[str], run_id: str
-) -> replies.UnitLine:
-    return replies.UnitLine(
+def _unit(unit: UnitStatus, *, seed: str, chunk: str, log: list[str], run_id: str) -> UnitLine:
+    return UnitLine(
         name=unit.unit.name,
         seed=seed,
         chunk=chunk,

@@ -22,10 +22,19 @@ from palestra.analysis import (
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import Snapshot
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.pages.runs import interval, line_of
+from palestra.viewer.replies.base import Count
+from palestra.viewer.replies.comparison import (
+    ComparedTask,
+    ComparePage,
+    CompareTasks,
+    MetricLine,
+    SideCounts,
+)
+from palestra.viewer.replies.tables import PAGE_ROWS
+from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
 from palestra.viewer.requests import PageRequest
 
 PROMPT_CHARACTERS: Final = 200
@@ -36,7 +45,7 @@ _FIELDS: Final = ("n", "solved", "pass_rate", "mean", "std", "learnability")
 @dataclass(frozen=True, slots=True)
 class _Side:
     run: OpenRun
-    snapshot: Snapshot
+    snapshot: IndexSnapshot
 
     def compared(self, name: str) -> ComparedRun:
         paths = self.run.place.outputs
@@ -52,7 +61,7 @@ def _sides(request: PageRequest) -> tuple[_Side, _Side]:
     return a, b
 
 
-def compare(request: PageRequest) -> replies.ComparePage:
+def compare(request: PageRequest) -> ComparePage:
     """Answer what `palestra compare A B` says."""
     a, b = _sides(request)
     flags = {
@@ -77,7 +86,7 @@ def compare(request: PageRequest) -> replies.ComparePage:
 
 def _page(
     request: PageRequest, comparison: Comparison, sides: tuple[_Side, _Side], command: str
-) -> replies.ComparePage:
+) -> ComparePage:
     a, b = (
         _counts(request, side, counts)
         for side, counts in zip(sides, (comparison.a, comparison.b), strict=True)
@@ -87,7 +96,7 @@ def _page(
         passed, verdict = gate.passed, gate.reason
     except InputDataError as error:
         passed, verdict = False, error.message
-    return replies.ComparePage(
+    return ComparePage(
         a=a,
         b=b,
         tasks=comparison.tasks,
@@ -96,7 +105,7 @@ def _page(
         equal=comparison.equal,
         unscored=comparison.unscored,
         metrics=[
-            replies.MetricLine(
+            MetricLine(
                 name=m.name,
                 tasks=m.tasks,
                 a=m.a,
@@ -116,13 +125,13 @@ def _page(
     )
 
 
-def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> replies.SideCounts:
-    return replies.SideCounts(
+def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> SideCounts:
+    return SideCounts(
         run=line_of(request.viewer.catalog, side.run),
         tasks=counts.tasks,
         requested=counts.requested,
         scored=counts.scored,
-        failures=[replies.Count(name=n, count=c) for n, c in sorted(counts.failures.items())],
+        failures=[Count(name=n, count=c) for n, c in sorted(counts.failures.items())],
         unaccounted=counts.unaccounted,
     )
 
@@ -141,7 +150,7 @@ class _TaskPair:
         return self.means[1] - self.means[0]
 
 
-def tasks(request: PageRequest) -> replies.CompareTasks:
+def tasks(request: PageRequest) -> CompareTasks:
     """Answer the paired tasks that match, the largest regressions first unless sorted."""
     a, b = _sides(request)
     pairs = _pairs(a.snapshot, b.snapshot)
@@ -152,8 +161,8 @@ def tasks(request: PageRequest) -> replies.CompareTasks:
     matching = [pair for pair in pairs if matches_query(query, partial(_value, pair, rows))]
     matching = _sorted(matching, sort)
     start = request.integer("offset")
-    count = min(request.integer("limit", 100), replies.PAGE_ROWS)
-    return replies.CompareTasks(
+    count = min(request.integer("limit", 100), PAGE_ROWS)
+    return CompareTasks(
         tasks=[_task(pair, a.snapshot, b.snapshot) for pair in matching[start : start + count]],
         offset=start,
         matches=len(matching),
@@ -161,7 +170,7 @@ def tasks(request: PageRequest) -> replies.CompareTasks:
     )
 
 
-def _pairs(a: Snapshot, b: Snapshot) -> list[_TaskPair]:
+def _pairs(a: IndexSnapshot, b: IndexSnapshot) -> list[_TaskPair]:
     tasks_of_a = a.tasks.page(np.arange(len(a.tasks)), count=len(a.tasks), fields=("task",)).rows
     means_a, means_b = a.tasks.numbers("mean"), b.tasks.numbers("mean")
     pairs = []
@@ -176,7 +185,7 @@ def _pairs(a: Snapshot, b: Snapshot) -> list[_TaskPair]:
 Columns = Mapping[str, Any]
 
 
-def _rows_by_task(snapshot: Snapshot) -> Callable[[int], Columns]:
+def _rows_by_task(snapshot: IndexSnapshot) -> Callable[[int], Columns]:
     names = [name for name in _FIELDS if name in snapshot.tasks.fields]
 
     def read(row: int) -> Columns:
@@ -222,12 +231,12 @@ def _sorted(pairs: Sequence[_TaskPair], sort: str) -> list[_TaskPair]:
     return sorted(pairs, key=lambda p: (bool(np.isnan(key(p))), sign * np.nan_to_num(key(p))))
 
 
-def _task(pair: _TaskPair, a: Snapshot, b: Snapshot) -> replies.ComparedTask:
+def _task(pair: _TaskPair, a: IndexSnapshot, b: IndexSnapshot) -> ComparedTask:
     (a_rewards, a_rollouts), (b_rewards, b_rollouts) = (
         _rewards(side, row) for side, row in zip((a, b), pair.rows, strict=True)
     )
     values = a.tasks.page(np.array([pair.rows[0]]), count=1, fields=("prompt",)).rows[0]
-    return replies.ComparedTask(
+    return ComparedTask(
         task=pair.task,
         prompt=str(values["prompt"] or "")[:PROMPT_CHARACTERS],
         a=_number(pair.means[0]),
@@ -240,12 +249,12 @@ def _task(pair: _TaskPair, a: Snapshot, b: Snapshot) -> replies.ComparedTask:
     )
 
 
-def _rewards(snapshot: Snapshot, task_row: int) -> tuple[list[float], list[int]]:
+def _rewards(snapshot: IndexSnapshot, task_row: int) -> tuple[list[float], list[int]]:
     rows = snapshot.rollouts_of(task_row)
     rewards = snapshot.rollouts.numbers("reward")[rows]
     indices = snapshot.rollouts.numbers("rollout")[rows]
     scored = np.flatnonzero(~np.isnan(rewards))
-    order = scored[np.argsort(-rewards[scored], kind="stable")][: replies.GROUP_ROLLOUTS]
+    order = scored[np.argsort(-rewards[scored], kind="stable")][:GROUP_ROLLOUTS]
     return rewards[order].tolist(), indices[order].astype(int).tolist()
 
 

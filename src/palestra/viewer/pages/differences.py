@@ -6,12 +6,12 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from palestra.errors import ConfigError
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.conversation import Conversation, ConversationItem, item_text
-from palestra.viewer.index import Snapshot
+from palestra.viewer.conversation import ConversationItem, Transcript, item_text
+from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
 from palestra.viewer.pages.tokens import first_token_difference
+from palestra.viewer.replies.differences import Diff, DiffItem, DiffPiece
 from palestra.viewer.requests import NO_INDEX, NoSuchRow, PageRequest, row_of
 
 MOST_WORD_PAIRS: Final = 2_000_000
@@ -22,7 +22,7 @@ ITEMS_AT_ONCE: Final = 100
 _WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def diff(request: PageRequest) -> replies.Diff:
+def diff(request: PageRequest) -> Diff:
     """Answer the items of two rollouts, aligned."""
     sides = [_rollout_of(request, name) for name in ("a", "b")]
     a, b = (run.conversations.of(snapshot, row) for run, snapshot, row in sides)
@@ -33,7 +33,7 @@ def diff(request: PageRequest) -> replies.Diff:
     for item_a, item_b in pairs[start : start + ITEMS_AT_ONCE]:
         request.stop.check()
         items.append(_item(a, item_a, b, item_b))
-    return replies.Diff(
+    return Diff(
         a=head_of(*sides[0]),
         b=head_of(*sides[1]),
         items=items,
@@ -43,7 +43,7 @@ def diff(request: PageRequest) -> replies.Diff:
     )
 
 
-def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, Snapshot, int]:
+def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, IndexSnapshot, int]:
     """Return the rollout that `a` or `b` names: RUN/TASK/ROLLOUT, or RUN/-/-/ROW."""
     run_id, _, key = request.text(name).partition("/")
     task, _, rollout = key.rpartition("/")
@@ -82,23 +82,23 @@ def aligned(a: Sequence[ConversationItem], b: Sequence[ConversationItem]) -> Ite
 
 
 def _item(
-    a: Conversation,
+    a: Transcript,
     item_a: ConversationItem | None,
-    b: Conversation,
+    b: Transcript,
     item_b: ConversationItem | None,
-) -> replies.DiffItem:
+) -> DiffItem:
     shown_a = None if item_a is None else outline_item(a, item_a, a.details([item_a])[0], [])
     shown_b = None if item_b is None else outline_item(b, item_b, b.details([item_b])[0], [])
     if item_a is None or item_b is None:
-        return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
+        return DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
     texts = item_text(a.read(item_a)), item_text(b.read(item_b))
     if texts[0] == texts[1]:
-        return replies.DiffItem(a=shown_a, b=shown_b, same=True, pieces=[], by_lines=False)
+        return DiffItem(a=shown_a, b=shown_b, same=True, pieces=[], by_lines=False)
     pieces, by_lines = differences(*texts)
-    return replies.DiffItem(a=shown_a, b=shown_b, same=False, pieces=pieces, by_lines=by_lines)
+    return DiffItem(a=shown_a, b=shown_b, same=False, pieces=pieces, by_lines=by_lines)
 
 
-def differences(a: str, b: str) -> tuple[list[replies.DiffPiece], bool]:
+def differences(a: str, b: str) -> tuple[list[DiffPiece], bool]:
     """Return the pieces of two texts, and whether they are lines instead of words."""
     words = _WORDS.findall(a), _WORDS.findall(b)
     if len(words[0]) * len(words[1]) <= MOST_WORD_PAIRS:
@@ -106,15 +106,15 @@ def differences(a: str, b: str) -> tuple[list[replies.DiffPiece], bool]:
     lines = a.splitlines(keepends=True), b.splitlines(keepends=True)
     if len(lines[0]) * len(lines[1]) <= MOST_LINE_PAIRS:
         return list(_pieces(*lines)), True
-    return [replies.DiffPiece(op="-", text=a), replies.DiffPiece(op="+", text=b)], True
+    return [DiffPiece(op="-", text=a), DiffPiece(op="+", text=b)], True
 
 
-def _pieces(a: Sequence[str], b: Sequence[str]) -> Iterator[replies.DiffPiece]:
+def _pieces(a: Sequence[str], b: Sequence[str]) -> Iterator[DiffPiece]:
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield replies.DiffPiece(op="=", text="".join(a[a0:a1]))
+            yield DiffPiece(op="=", text="".join(a[a0:a1]))
             continue
         if a1 > a0:
-            yield replies.DiffPiece(op="-", text="".join(a[a0:a1]))
+            yield DiffPiece(op="-", text="".join(a[a0:a1]))
         if b1 > b0:
-            yield replies.DiffPiece(op="+", text="".join(b[b0:b1]))
+            yield DiffPiece(op="+", text="".join(b[b0:b1]))

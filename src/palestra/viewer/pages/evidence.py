@@ -15,15 +15,22 @@ from palestra.schema import (
     TASK_INDEX,
     finite_reward,
 )
-from palestra.viewer import replies
 from palestra.viewer.conversation import (
-    Conversation,
+    Transcript,
     item_text,
     small_fields,
     utf16,
 )
-from palestra.viewer.index import Part, Snapshot
+from palestra.viewer.index import IndexSnapshot, RunPart
 from palestra.viewer.pages.runs import text_of
+from palestra.viewer.replies.base import NamedText
+from palestra.viewer.replies.evidence import (
+    ComponentValue,
+    EvidenceSpan,
+    JudgeEvaluation,
+    RewardPanel,
+)
+from palestra.viewer.replies.rollout import Mark
 from palestra.viewer.requests import PageRequest, find_row
 
 EVIDENCE: Final = "reward_evidence"
@@ -43,14 +50,14 @@ _QUESTIONS: Final = (CREATE_PARAMS, "question", "prompt", "request", "input")
 _ANSWERS: Final = ("answer", "text", "response", "output")
 
 
-def reward(request: PageRequest) -> replies.RewardPanel:
+def reward(request: PageRequest) -> RewardPanel:
     """Answer why a rollout has its reward."""
     run = request.run
     snapshot = run.snapshot
     row = find_row(snapshot, request)
-    row_place = snapshot.place(row, Part.RESULT)
+    row_place = snapshot.place(row, RunPart.RESULT)
     if row_place is None:
-        return replies.RewardPanel(
+        return RewardPanel(
             reward=None,
             components=[],
             fields=[],
@@ -61,11 +68,11 @@ def reward(request: PageRequest) -> replies.RewardPanel:
     fields = small_fields(row_place, _LONG)
     talk = run.conversations.of(snapshot, row)
     evidence, notes = _evidence(fields.get(EVIDENCE), talk)
-    return replies.RewardPanel(
+    return RewardPanel(
         reward=finite_reward(fields.get("reward")),
         components=list(_components(fields.get(COMPONENTS), evidence)),
         fields=[
-            replies.NamedText(name=name, value=text_of(value))
+            NamedText(name=name, value=text_of(value))
             for name, value in fields.items()
             if name not in _NO_FIELDS
         ],
@@ -76,22 +83,20 @@ def reward(request: PageRequest) -> replies.RewardPanel:
 
 
 def _components(
-    values: Any, evidence: Mapping[str, list[replies.Evidence]]
-) -> Iterator[replies.ComponentValue]:
+    values: Any, evidence: Mapping[str, list[EvidenceSpan]]
+) -> Iterator[ComponentValue]:
     components = values if isinstance(values, dict) else {}
     for name in dict.fromkeys([*components, *evidence]):
-        yield replies.ComponentValue(
+        yield ComponentValue(
             name=str(name),
             value=finite_reward(components.get(name)),
             evidence=evidence.get(name, []),
         )
 
 
-def _evidence(
-    declared: Any, talk: Conversation
-) -> tuple[dict[str, list[replies.Evidence]], list[str]]:
+def _evidence(declared: Any, talk: Transcript) -> tuple[dict[str, list[EvidenceSpan]], list[str]]:
     """Return the evidence by component, and a note for each piece that points nowhere."""
-    evidence: dict[str, list[replies.Evidence]] = {}
+    evidence: dict[str, list[EvidenceSpan]] = {}
     notes: list[str] = []
     for component, spans in (declared if isinstance(declared, dict) else {}).items():
         for span in _list(spans):
@@ -103,7 +108,7 @@ def _evidence(
     return evidence, notes
 
 
-def _piece(span: Any, talk: Conversation) -> replies.Evidence | None:
+def _piece(span: Any, talk: Transcript) -> EvidenceSpan | None:
     values = span if isinstance(span, dict) else {}
     number, start, end = values.get("item"), values.get("start"), values.get("end")
     if not (isinstance(number, int) and isinstance(start, int) and isinstance(end, int)):
@@ -114,7 +119,7 @@ def _piece(span: Any, talk: Conversation) -> replies.Evidence | None:
     text = item_text(talk.read(item))
     if not 0 <= start < end <= len(text):
         return None
-    return replies.Evidence(
+    return EvidenceSpan(
         at=item.position,
         start=utf16(text[:start]),
         end=utf16(text[:end]),
@@ -122,14 +127,14 @@ def _piece(span: Any, talk: Conversation) -> replies.Evidence | None:
     )
 
 
-def _evaluation(entry: Any) -> replies.JudgeEvaluation:
+def _evaluation(entry: Any) -> JudgeEvaluation:
     fields = entry if isinstance(entry, dict) else {"verdict": entry}
-    return replies.JudgeEvaluation(
+    return JudgeEvaluation(
         question=_first(fields, _QUESTIONS),
         answer=_first(fields, _ANSWERS),
         verdict=_first(fields, _VERDICTS),
         fields=[
-            replies.NamedText(name=name, value=text_of(value))
+            NamedText(name=name, value=text_of(value))
             for name, value in fields.items()
             if name not in {*_QUESTIONS, *_ANSWERS, *_VERDICTS}
         ],
@@ -156,13 +161,11 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def marks_by_item(
-    snapshot: Snapshot, row: int, talk: Conversation
-) -> dict[int, list[replies.Mark]]:
+def marks_by_item(snapshot: IndexSnapshot, row: int, talk: Transcript) -> dict[int, list[Mark]]:
     """Return the marks of each item: pieces that earned a component, and texts of the verifier's
     fields. Empty when the row cannot be read, which other parts of the page say.
     """
-    row_place = snapshot.place(row, Part.RESULT)
+    row_place = snapshot.place(row, RunPart.RESULT)
     if row_place is None:
         return {}
     try:
@@ -170,18 +173,16 @@ def marks_by_item(
         evidence, _ = _evidence(fields.get(EVIDENCE), talk)
     except InputDataError:
         return {}
-    marks: dict[int, list[replies.Mark]] = {}
+    marks: dict[int, list[Mark]] = {}
     for component, pieces in evidence.items():
         for piece in pieces:
-            mark = replies.Mark(start=piece.start, end=piece.end, kind="earned by", field=component)
+            mark = Mark(start=piece.start, end=piece.end, kind="earned by", field=component)
             marks.setdefault(piece.at, []).append(mark)
     _add_quoted(marks, fields, talk)
     return marks
 
 
-def _add_quoted(
-    marks: dict[int, list[replies.Mark]], fields: Mapping[str, Any], talk: Conversation
-) -> None:
+def _add_quoted(marks: dict[int, list[Mark]], fields: Mapping[str, Any], talk: Transcript) -> None:
     quotable = {
         name: value
         for name, value in fields.items()
@@ -203,7 +204,5 @@ def _add_quoted(
             if at >= 0 and marks_left > 0:
                 marks_left -= 1
                 start = utf16(text[:at])
-                mark = replies.Mark(
-                    start=start, end=start + utf16(value), kind="found here", field=name
-                )
+                mark = Mark(start=start, end=start + utf16(value), kind="found here", field=name)
                 marks.setdefault(item.position, []).append(mark)

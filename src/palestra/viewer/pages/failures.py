@@ -10,12 +10,13 @@ from palestra.api import diagnose
 from palestra.doctor import Diagnosis
 from palestra.errors import PalestraError
 from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, RunPaths, open_packed, with_compressed
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import Part, Snapshot
+from palestra.viewer.index import IndexSnapshot, RunPart
 from palestra.viewer.pages.stored import meaning_of
 from palestra.viewer.pages.terms import term
-from palestra.viewer.reads import Stop
+from palestra.viewer.reads import ReadStop
+from palestra.viewer.replies.base import NamedText
+from palestra.viewer.replies.failures import FailureNode, FailureRow, FailureTree, FindingLine
 from palestra.viewer.requests import PageRequest
 
 MOST_ROWS: Final = 50
@@ -49,13 +50,13 @@ class _FailedAttempt:
     scored: bool
 
 
-def failures(request: PageRequest) -> replies.FailureTree:
+def failures(request: PageRequest) -> FailureTree:
     """Answer the failed attempts by class, layer, cause and message."""
     opened = request.run
     snapshot = opened.snapshot
     attempts = list(_attempts(opened, snapshot, request.stop))
     diagnosis, problem = _diagnosis(opened)
-    return replies.FailureTree(
+    return FailureTree(
         nodes=_nodes(attempts, 0, ""),
         attempts=len(attempts),
         absent=problem or ("" if attempts else "No attempt failed."),
@@ -64,7 +65,7 @@ def failures(request: PageRequest) -> replies.FailureTree:
     )
 
 
-def _attempts(opened: OpenRun, snapshot: Snapshot, stop: Stop) -> Iterator[_FailedAttempt]:
+def _attempts(opened: OpenRun, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[_FailedAttempt]:
     decode = msgspec.json.Decoder(_FailureLine).decode
     for output in opened.place.outputs:
         path = with_compressed(RunPaths(output).failures)
@@ -81,7 +82,7 @@ def _attempts(opened: OpenRun, snapshot: Snapshot, stop: Stop) -> Iterator[_Fail
                 yield _failed_attempt(fields, snapshot)
 
 
-def _failed_attempt(fields: _FailureLine, snapshot: Snapshot) -> _FailedAttempt:
+def _failed_attempt(fields: _FailureLine, snapshot: IndexSnapshot) -> _FailedAttempt:
     task, rollout = fields.task, fields.rollout
     has_key = isinstance(task, int | str) and isinstance(rollout, int)
     row = snapshot.find(task, rollout) if has_key else None
@@ -94,11 +95,11 @@ def _failed_attempt(fields: _FailureLine, snapshot: Snapshot) -> _FailedAttempt:
         rollout if isinstance(rollout, int) else None,
         kept=bytes(memoryview(fields.response)[:1]) == b"{",
         row=-1 if row is None else row,
-        scored=row is not None and snapshot.place(row, Part.RESULT) is not None,
+        scored=row is not None and snapshot.place(row, RunPart.RESULT) is not None,
     )
 
 
-def _nodes(attempts: Sequence[_FailedAttempt], depth: int, query: str) -> list[replies.FailureNode]:
+def _nodes(attempts: Sequence[_FailedAttempt], depth: int, query: str) -> list[FailureNode]:
     groups: dict[str, list[_FailedAttempt]] = {}
     for attempt in attempts:
         groups.setdefault(attempt.path[depth], []).append(attempt)
@@ -106,15 +107,13 @@ def _nodes(attempts: Sequence[_FailedAttempt], depth: int, query: str) -> list[r
     return sorted(nodes, key=lambda node: (-node.attempts, node.name))
 
 
-def _node(
-    name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str
-) -> replies.FailureNode:
+def _node(name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str) -> FailureNode:
     level = _LEVELS[depth]
     is_leaf = level == "message"
     own_term = term(level, name) if name and not is_leaf else ""
     narrowed = " ".join(filter(None, [query, own_term]))
     cause, action = meaning_of(attempts[0].path[2], attempts[0].path[3]) if depth > 1 else ("", "")
-    return replies.FailureNode(
+    return FailureNode(
         level=level,
         name=name,
         attempts=len(attempts),
@@ -132,8 +131,8 @@ def _rollouts(attempts: Iterable[_FailedAttempt]) -> int:
     return len({(attempt.task, attempt.rollout) for attempt in attempts})
 
 
-def _row(attempt: _FailedAttempt) -> replies.FailedRow:
-    return replies.FailedRow(
+def _row(attempt: _FailedAttempt) -> FailureRow:
+    return FailureRow(
         task=attempt.task,
         rollout=attempt.rollout,
         attempt=attempt.attempt,
@@ -150,18 +149,18 @@ def _diagnosis(opened: OpenRun) -> tuple[Diagnosis | None, str]:
         return None, error.message
 
 
-def finding_lines(diagnosis: Diagnosis) -> Iterator[replies.FindingLine]:
+def finding_lines(diagnosis: Diagnosis) -> Iterator[FindingLine]:
     """Yield the findings of a diagnosis."""
     for finding in diagnosis.findings:
         row = finding.row
-        yield replies.FindingLine(
+        yield FindingLine(
             layer=finding.layer.value,
             cause=finding.cause,
             severity=finding.severity.value,
             symptom=finding.symptom,
             likely_cause=finding.likely_cause,
             next_action=finding.next_action,
-            evidence=[replies.NamedText(name=q.where, value=q.text) for q in finding.evidence],
+            evidence=[NamedText(name=q.where, value=q.text) for q in finding.evidence],
             task=None if row is None else row.task,
             rollout=None if row is None else row.rollout,
         )

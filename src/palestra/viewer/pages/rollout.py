@@ -9,17 +9,36 @@ import numpy as np
 
 from palestra.analysis import parse_query
 from palestra.errors import InputDataError
-from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import (
-    Conversation,
     ConversationItem,
+    Transcript,
     row_fields,
     utf16,
 )
-from palestra.viewer.index import Item, Part, RowPlace, Snapshot, read_row, text_range
+from palestra.viewer.index import (
+    IndexedPlace,
+    IndexSnapshot,
+    RunPart,
+    SplitItem,
+    read_row,
+    text_range,
+)
 from palestra.viewer.pages.evidence import marks_by_item
 from palestra.viewer.pages.tables import key_of_row, marks_of
+from palestra.viewer.replies.base import Cell
+from palestra.viewer.replies.rollout import (
+    HEAD_CHARACTERS,
+    OUTLINE_ITEMS,
+    ImagePart,
+    ItemText,
+    Mark,
+    OutlineItem,
+    OutlinePage,
+    RolloutPage,
+    TranscriptHit,
+    TranscriptHits,
+)
 from palestra.viewer.requests import PageRequest, find_row
 
 MOST_IMAGE_BYTES: Final = 20 << 20
@@ -39,25 +58,25 @@ class _Response(msgspec.Struct):
     model: str | None = None
 
 
-def opened(request: PageRequest) -> tuple[OpenRun, Snapshot, int]:
+def opened(request: PageRequest) -> tuple[OpenRun, IndexSnapshot, int]:
     """Return the run, its snapshot, and the row number of the rollout. Raises NoSuchRun."""
     run = request.run
     snapshot = run.snapshot
     return run, snapshot, find_row(snapshot, request)
 
 
-def main_place(snapshot: Snapshot, row: int) -> RowPlace:
+def main_place(snapshot: IndexSnapshot, row: int) -> IndexedPlace:
     """Return the place of the row that stands for a rollout: its result, else its last failure,
     else its input. Raises NoSuchRun: no file has one.
     """
-    for part in (Part.RESULT, Part.FAILURE, Part.INPUT):
+    for part in (RunPart.RESULT, RunPart.FAILURE, RunPart.INPUT):
         row_place = snapshot.place(row, part)
         if row_place is not None:
             return row_place
     raise NoSuchRun("no file holds a row of this rollout")
 
 
-def rollout(request: PageRequest) -> replies.RolloutPage:
+def rollout(request: PageRequest) -> RolloutPage:
     """Answer the head of a rollout."""
     run, snapshot, row = opened(request)
     return head_of(run, snapshot, row, *_neighbours(snapshot, row, request))
@@ -65,11 +84,11 @@ def rollout(request: PageRequest) -> replies.RolloutPage:
 
 def head_of(
     run: OpenRun,
-    snapshot: Snapshot,
+    snapshot: IndexSnapshot,
     row: int,
-    previous: list[replies.Cell] | None = None,
-    following: list[replies.Cell] | None = None,
-) -> replies.RolloutPage:
+    previous: list[Cell] | None = None,
+    following: list[Cell] | None = None,
+) -> RolloutPage:
     """Return the head of a rollout. `previous`, `following`: the keys of its neighbours."""
     table = snapshot.rollouts
     names = [name for name in _FIELDS if name in table.fields]
@@ -80,7 +99,7 @@ def head_of(
     prompt_items = sum(item.section == "prompt" for item in items)
     outcome = str(values.get("outcome") or "")
     index = values.get("rollout")
-    return replies.RolloutPage(
+    return RolloutPage(
         row=row,
         task=values.get("task"),
         rollout=None if index is None else int(index),
@@ -103,7 +122,7 @@ def head_of(
     )
 
 
-def _model_of(talk: Conversation) -> str:
+def _model_of(talk: Transcript) -> str:
     raw = row_fields(talk.places[-1]).get("response")
     if raw is None:
         return ""
@@ -114,8 +133,8 @@ def _model_of(talk: Conversation) -> str:
 
 
 def _neighbours(
-    snapshot: Snapshot, row: int, request: PageRequest
-) -> tuple[list[replies.Cell] | None, list[replies.Cell] | None]:
+    snapshot: IndexSnapshot, row: int, request: PageRequest
+) -> tuple[list[Cell] | None, list[Cell] | None]:
     """Return the keys of the rollouts before and after a row in the table that it was opened from."""
     table = snapshot.rollouts
     rows = table.select(parse_query(request.text("q")))
@@ -126,7 +145,7 @@ def _neighbours(
         return None, None
     at = int(positions[0])
 
-    def key(position: int) -> list[replies.Cell] | None:
+    def key(position: int) -> list[Cell] | None:
         if not 0 <= position < len(rows):
             return None
         task, index = key_of_row(snapshot, int(rows[position]))
@@ -135,15 +154,15 @@ def _neighbours(
     return key(at - 1), key(at + 1)
 
 
-def outline(request: PageRequest) -> replies.Outline:
+def outline(request: PageRequest) -> OutlinePage:
     """Answer a page of the items of the conversation."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
     start = request.integer("start")
-    chosen = talk.items[start : start + replies.OUTLINE_ITEMS]
+    chosen = talk.items[start : start + OUTLINE_ITEMS]
     request.stop.check()
     marks = marks_by_item(snapshot, row, talk)
-    return replies.Outline(
+    return OutlinePage(
         items=[
             outline_item(talk, item, detail, marks.get(item.position, []))
             for item, detail in zip(chosen, talk.details(chosen), strict=True)
@@ -154,12 +173,12 @@ def outline(request: PageRequest) -> replies.Outline:
 
 
 def outline_item(
-    talk: Conversation, item: ConversationItem, detail: Item, marks: list[replies.Mark]
-) -> replies.OutlineItem:
+    talk: Transcript, item: ConversationItem, detail: SplitItem, marks: list[Mark]
+) -> OutlineItem:
     """Return one item as the outline shows it."""
     pair = talk.pairs.get(item.position)
     texts = [part for part in detail.texts if part.kind != "image"]
-    return replies.OutlineItem(
+    return OutlineItem(
         at=item.position,
         part="prompt" if item.section == "prompt" else "output",
         kind=item.kind,
@@ -168,7 +187,7 @@ def outline_item(
         pair=pair,
         unpaired=item.kind in {"call", "result"} and pair is None,
         size=sum(part.size for part in texts),
-        head="".join(part.head for part in texts)[: replies.HEAD_CHARACTERS],
+        head="".join(part.head for part in texts)[:HEAD_CHARACTERS],
         images=sum(part.kind == "image" for part in detail.texts),
         turn=talk.turns.get(item.position),
         json=any(part.kind == "json" for part in texts),
@@ -176,7 +195,7 @@ def outline_item(
     )
 
 
-def item(request: PageRequest) -> replies.ItemText:
+def item(request: PageRequest) -> ItemText:
     """Answer a range of the text of an item."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
@@ -193,7 +212,7 @@ def item(request: PageRequest) -> replies.ItemText:
             break
         before += size
     has_images = start == 0 and any(part.kind == "image" for part in detail.texts)
-    return replies.ItemText(
+    return ItemText(
         at=chosen.position,
         start=start,
         end=end,
@@ -203,7 +222,7 @@ def item(request: PageRequest) -> replies.ItemText:
     )
 
 
-def _images(talk: Conversation, chosen: ConversationItem) -> list[replies.ImagePart]:
+def _images(talk: Transcript, chosen: ConversationItem) -> list[ImagePart]:
     return [_image_part(number, part) for number, part in _image_parts(talk.read(chosen))]
 
 
@@ -218,14 +237,14 @@ def _image_parts(value: Any) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def _image_part(number: int, part: dict[str, Any]) -> replies.ImagePart:
+def _image_part(number: int, part: dict[str, Any]) -> ImagePart:
     address = _address_of(part)
     try:
         kind, data = _raster(address)
     except InputDataError as error:
         text = f"{error.message}: {address[:200]}"
-        return replies.ImagePart(part=number, type="", bytes=0, text=text)
-    return replies.ImagePart(part=number, type=kind, bytes=len(data), text="")
+        return ImagePart(part=number, type="", bytes=0, text=text)
+    return ImagePart(part=number, type=kind, bytes=len(data), text="")
 
 
 def _address_of(part: dict[str, Any]) -> str:
@@ -271,12 +290,12 @@ def image(request: PageRequest) -> tuple[str, bytes]:
     return _raster(_address_of(part))
 
 
-def find(request: PageRequest) -> replies.TranscriptHits:
+def find(request: PageRequest) -> TranscriptHits:
     """Answer the places of the conversation that hold a text, without case."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
     word = request.text("text").lower()
-    hits: list[replies.TranscriptHit] = []
+    hits: list[TranscriptHit] = []
     for holder, text in talk.texts(talk.items) if word else ():
         request.stop.check()
         folded = text.lower()
@@ -285,15 +304,15 @@ def find(request: PageRequest) -> replies.TranscriptHits:
         at = folded.find(word)
         while at >= 0:
             if len(hits) == MOST_HITS:
-                return replies.TranscriptHits(hits=hits, more=True)
+                return TranscriptHits(hits=hits, more=True)
             hits.append(_hit(holder.position, text, at, len(word)))
             at = folded.find(word, at + len(word))
-    return replies.TranscriptHits(hits=hits, more=False)
+    return TranscriptHits(hits=hits, more=False)
 
 
-def _hit(position: int, text: str, at: int, length: int) -> replies.TranscriptHit:
+def _hit(position: int, text: str, at: int, length: int) -> TranscriptHit:
     start = utf16(text[:at])
-    return replies.TranscriptHit(
+    return TranscriptHit(
         at=position,
         start=start,
         end=start + utf16(text[at : at + length]),

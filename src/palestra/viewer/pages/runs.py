@@ -12,10 +12,31 @@ from palestra.api import RunEntry, RunState
 from palestra.errors import PalestraError
 from palestra.rollouts import read_if_valid
 from palestra.schema import JsonDict, RunPaths
-from palestra.viewer import replies
 from palestra.viewer.catalog import RENEW_LIVE_S, Catalog, LiveReport, OpenRun, Overview
 from palestra.viewer.discovery import RunPlace
 from palestra.viewer.pages.terms import number_range, term
+from palestra.viewer.replies.base import Base, Count, IntervalValue, NamedText
+from palestra.viewer.replies.figures import (
+    ComponentLine,
+    FigureBar,
+    Figures,
+    GroupFigures,
+    LengthBar,
+    OutcomeLine,
+    PassCurvePoint,
+    RunFigures,
+)
+from palestra.viewer.replies.runs import (
+    ClusterLink,
+    InFlight,
+    Live,
+    PhaseLine,
+    RunLine,
+    RunList,
+    RunPage,
+    UnreadableLine,
+    ViewerSession,
+)
 from palestra.viewer.requests import PageRequest, Viewer
 
 OLDEST: Final = 20
@@ -24,35 +45,35 @@ STALE_S: Final = 3.0
 """Live numbers older than this are shown with their age."""
 
 
-def session(request: PageRequest) -> replies.Session:
+def session(request: PageRequest) -> ViewerSession:
     """Answer what the page needs to begin."""
     viewer = request.viewer
-    return replies.Session(
+    return ViewerSession(
         version=palestra.__version__,
         query=viewer.query,
         tokenizer=viewer.tokenizer is not None,
         paths=list(viewer.arguments),
         clusters=[
-            replies.ClusterLink(id=run_place.id, name=run_place.name)
+            ClusterLink(id=run_place.id, name=run_place.name)
             for run_place in viewer.catalog.clusters
         ],
     )
 
 
-def runs(request: PageRequest) -> replies.RunList:
+def runs(request: PageRequest) -> RunList:
     """Answer the runs: live ones first, then by time."""
     return run_list(request.viewer)
 
 
-def run_list(viewer: Viewer) -> replies.RunList:
+def run_list(viewer: Viewer) -> RunList:
     """Return the runs: live ones first, then by time."""
     catalog = viewer.catalog
     lines = [run_line(catalog, run_place) for run_place in catalog.places]
     lines.sort(key=lambda line: (line.state != "running", -(line.started_at or 0.0), line.path))
-    return replies.RunList(runs=lines)
+    return RunList(runs=lines)
 
 
-def run_line(catalog: Catalog, run_place: RunPlace) -> replies.RunLine:
+def run_line(catalog: Catalog, run_place: RunPlace) -> RunLine:
     """Return the line of a run: of its manifest, until its files have been read."""
     entry = catalog.entry(run_place)
     live = catalog.live(run_place.outputs)
@@ -61,9 +82,9 @@ def run_line(catalog: Catalog, run_place: RunPlace) -> replies.RunLine:
     return _line(run_place, entry, live)
 
 
-def _line(run_place: RunPlace, entry: RunEntry, live: LiveReport | None) -> replies.RunLine:
+def _line(run_place: RunPlace, entry: RunEntry, live: LiveReport | None) -> RunLine:
     low, high = entry.interval or (None, None)
-    return replies.RunLine(
+    return RunLine(
         id=run_place.id,
         path=str(run_place.path),
         name=run_place.name,
@@ -74,16 +95,16 @@ def _line(run_place: RunPlace, entry: RunEntry, live: LiveReport | None) -> repl
         requested=entry.requested,
         scored=entry.scored if live is None else int(live.report["scored"]),
         failed=entry.failed if live is None else int(live.report["failed"]),
-        mean_reward=replies.Interval(value=entry.mean_reward, low=low, high=high),
+        mean_reward=IntervalValue(value=entry.mean_reward, low=low, high=high),
         problem=entry.problem,
         **_pace(live),
     )
 
 
-def _line_of_manifest(run_place: RunPlace, live: LiveReport | None) -> replies.RunLine:
+def _line_of_manifest(run_place: RunPlace, live: LiveReport | None) -> RunLine:
     _, manifest = read_if_valid(RunPaths(run_place.path).manifest)
     head = run_head(run_place.outputs)
-    return replies.RunLine(
+    return RunLine(
         id=run_place.id,
         path=str(run_place.path),
         name=run_place.name,
@@ -94,7 +115,7 @@ def _line_of_manifest(run_place: RunPlace, live: LiveReport | None) -> replies.R
         requested=0 if manifest is None else manifest.requested,
         scored=0 if live is None else int(live.report["scored"]),
         failed=0 if live is None else int(live.report["failed"]),
-        mean_reward=replies.Interval(value=live.report.get("mean_reward") if live else None),
+        mean_reward=IntervalValue(value=live.report.get("mean_reward") if live else None),
         problem="" if live is not None else "its files are being read",
         **_pace(live),
     )
@@ -113,10 +134,10 @@ def _pace(live: LiveReport | None) -> dict[str, Any]:
     }
 
 
-def base_of(run: OpenRun) -> replies.Base:
+def base_of(run: OpenRun) -> Base:
     """Return what the numbers of a run rest on."""
     progress = run.progress
-    return replies.Base(
+    return Base(
         rows=len(run.snapshot.rollouts),
         indexed_bytes=progress.bytes_indexed,
         total_bytes=progress.bytes_total,
@@ -124,7 +145,7 @@ def base_of(run: OpenRun) -> replies.Base:
     )
 
 
-def run(request: PageRequest) -> replies.RunPage:
+def run(request: PageRequest) -> RunPage:
     """Answer the head of a run."""
     opened, viewer = request.run, request.viewer
     head = opened.head()
@@ -138,7 +159,7 @@ def run(request: PageRequest) -> replies.RunPage:
         "started": head.date,
     }
     folders = {path.parent for path in opened.place.outputs}
-    return replies.RunPage(
+    return RunPage(
         run=line_of(viewer.catalog, opened),
         title=head.title or opened.place.name,
         settings=named_texts(settings),
@@ -146,7 +167,7 @@ def run(request: PageRequest) -> replies.RunPage:
         files=[str(path) for path in opened.place.outputs],
         base=base_of(opened),
         clusters=[
-            replies.ClusterLink(id=run_place.id, name=run_place.name)
+            ClusterLink(id=run_place.id, name=run_place.name)
             for run_place in viewer.catalog.clusters
             if run_place.folder in folders
         ],
@@ -156,7 +177,7 @@ def run(request: PageRequest) -> replies.RunPage:
     )
 
 
-def line_of(catalog: Catalog, opened: OpenRun) -> replies.RunLine:
+def line_of(catalog: Catalog, opened: OpenRun) -> RunLine:
     """Return the line of an open run, from its index."""
     live = catalog.live(opened.place.outputs)
     try:
@@ -165,18 +186,18 @@ def line_of(catalog: Catalog, opened: OpenRun) -> replies.RunLine:
         return run_line(catalog, opened.place)
 
 
-def bad_lines(opened: OpenRun, limit: int) -> list[replies.BadLine]:
+def bad_lines(opened: OpenRun, limit: int) -> list[UnreadableLine]:
     """Return the lines that cannot be read, at most `limit`."""
     return [
-        replies.BadLine(file=str(p.path), line=p.line, offset=0, reason=p.reason)
+        UnreadableLine(file=str(p.path), line=p.line, offset=0, reason=p.reason)
         for p in opened.snapshot.problems[:limit]
     ]
 
 
-def named_texts(values: JsonDict) -> list[replies.NamedText]:
+def named_texts(values: JsonDict) -> list[NamedText]:
     """Return names and values as texts; empty values are left out."""
     return [
-        replies.NamedText(name=name, value=text)
+        NamedText(name=name, value=text)
         for name, value in values.items()
         if (text := text_of(value))
     ]
@@ -192,7 +213,7 @@ def text_of(value: Any) -> str:
 # Figures
 
 
-def figures(request: PageRequest) -> replies.RunFigures:
+def figures(request: PageRequest) -> RunFigures:
     """Answer the numbers of the report. Those of a live run are at most 10 s old."""
     opened = request.run
     overview = opened.overview()
@@ -201,39 +222,34 @@ def figures(request: PageRequest) -> replies.RunFigures:
     try:
         run_figures = _figures(overview)
     except PalestraError as error:
-        absent = f"{error.message}. No number is joined from such files."
-        return replies.RunFigures(
-            figures=None, absent=absent, base=base, computed_at=overview.made_at
-        )
-    return replies.RunFigures(
-        figures=run_figures, absent="", base=base, computed_at=overview.made_at
-    )
+        reason = "No number is joined from such files" if base.total_bytes else "Nothing is counted"
+        absent = f"{error.message}. {reason}."
+        return RunFigures(figures=None, absent=absent, base=base, computed_at=overview.made_at)
+    return RunFigures(figures=run_figures, absent="", base=base, computed_at=overview.made_at)
 
 
-def _figures(overview: Overview) -> replies.Figures:
+def _figures(overview: Overview) -> Figures:
     values = overview.values
     total = overview.summary.total
     grouped_by = "family" if overview.summary.by_family else "agent"
-    return replies.Figures(
+    return Figures(
         binary=values.binary,
-        key_figures=[
-            replies.KeyFigure(name=f.name, value=f.value, note=f.note) for f in values.key_figures
-        ],
-        findings=[replies.Remark(head=r.head, text=r.text) for r in values.remarks],
+        key_figures=list(values.key_figures),
+        findings=list(values.remarks),
         notices=list(values.notices),
         solved=[
-            replies.Count(name=name, count=count)
+            Count(name=name, count=count)
             for name, count in zip(("never", "sometimes", "always"), values.solved, strict=True)
         ],
         pass_rates=bars(values.pass_rates, "pass_rate", of="tasks"),
         curve=[
-            replies.CurvePoint(k=p.k, best=spread(p.best), worst=p.worst, tasks=p.tasks)
+            PassCurvePoint(k=p.k, best=spread(p.best), worst=p.worst, tasks=p.tasks)
             for p in values.curve
         ],
         rewards=bars(values.rewards, "reward", of="rollouts"),
         lengths=_lengths(values),
         outcomes=[
-            replies.OutcomeLine(
+            OutcomeLine(
                 name=e.name,
                 count=e.count,
                 share=e.count / total.requested if total.requested else 0.0,
@@ -245,7 +261,7 @@ def _figures(overview: Overview) -> replies.Figures:
         groups=[_group(group, grouped_by) for group in values.groups],
         grouped_by=grouped_by,
         components=[
-            replies.ComponentLine(
+            ComponentLine(
                 name=c.name, rollouts=c.rollouts, mean=spread(c.mean), least=c.least, most=c.most
             )
             for c in values.components
@@ -253,10 +269,10 @@ def _figures(overview: Overview) -> replies.Figures:
     )
 
 
-def _lengths(values: ReportValues) -> list[replies.LengthBin]:
+def _lengths(values: ReportValues) -> list[LengthBar]:
     bins = values.lengths.bins if values.lengths is not None else ()
     return [
-        replies.LengthBin(
+        LengthBar(
             low=b.low,
             high=b.high,
             rollouts=b.rollouts,
@@ -276,10 +292,10 @@ def _ending_query(name: str) -> str:
     return queries.get(name) or term("outcome", name)
 
 
-def _group(group: GroupSummary, field: str) -> replies.GroupLine:
+def _group(group: GroupSummary, field: str) -> GroupFigures:
     scores = group.scores
     best = scores.pass_at[-1] if scores else None
-    return replies.GroupLine(
+    return GroupFigures(
         name=group.name,
         tasks=group.tasks,
         requested=group.requested,
@@ -296,10 +312,10 @@ def _group(group: GroupSummary, field: str) -> replies.GroupLine:
     )
 
 
-def bars(values: Sequence[Bar], field: str, *, of: Any) -> list[replies.Bar]:
+def bars(values: Sequence[Bar], field: str, *, of: Any) -> list[FigureBar]:
     """Return the bars of a figure, each with the query that selects what it counts."""
     return [
-        replies.Bar(
+        FigureBar(
             label=bar.label,
             tick=bar.tick,
             count=bar.count,
@@ -310,26 +326,26 @@ def bars(values: Sequence[Bar], field: str, *, of: Any) -> list[replies.Bar]:
     ]
 
 
-def interval(estimate: Estimate) -> replies.Interval:
+def interval(estimate: Estimate) -> IntervalValue:
     """Return an estimate with its interval."""
-    return replies.Interval(value=estimate.value, low=estimate.low, high=estimate.high)
+    return IntervalValue(value=estimate.value, low=estimate.low, high=estimate.high)
 
 
-def spread(value: Spread) -> replies.Interval:
+def spread(value: Spread) -> IntervalValue:
     """Return a mean with its interval."""
-    return replies.Interval(value=value.mean, low=value.low, high=value.high)
+    return IntervalValue(value=value.mean, low=value.low, high=value.high)
 
 
 # Live
 
 
-def live_state(viewer: Viewer, opened: OpenRun, computed_at: float) -> replies.Live:
+def live_state(viewer: Viewer, opened: OpenRun, computed_at: float) -> Live:
     """Return what a run does now. `computed_at`: when the page's figures were computed."""
     report = viewer.catalog.live(opened.place.outputs)
     in_flight: Sequence[JsonDict] = report.report["in_flight"] if report is not None else ()
     now = time.time()
     overview = opened.overview()
-    return replies.Live(
+    return Live(
         run=line_of(viewer.catalog, opened),
         base=base_of(opened),
         phases=list(_phases(in_flight)),
@@ -340,7 +356,7 @@ def live_state(viewer: Viewer, opened: OpenRun, computed_at: float) -> replies.L
     )
 
 
-def _phases(in_flight: Sequence[JsonDict]) -> Iterator[replies.PhaseLine]:
+def _phases(in_flight: Sequence[JsonDict]) -> Iterator[PhaseLine]:
     counts: Counter[tuple[str, str]] = Counter()
     oldest: dict[tuple[str, str], float] = {}
     for job in in_flight:
@@ -348,10 +364,10 @@ def _phases(in_flight: Sequence[JsonDict]) -> Iterator[replies.PhaseLine]:
         counts[key] += 1
         oldest[key] = max(oldest.get(key, 0.0), float(job["awaiting_s"]))
     for (phase, awaiting), count in counts.most_common():
-        yield replies.PhaseLine(
+        yield PhaseLine(
             phase=phase, awaiting=awaiting, count=count, oldest_s=oldest[phase, awaiting]
         )
 
 
-def _in_flight(job: JsonDict) -> replies.InFlight:
-    return replies.InFlight(**{name: job[name] for name in replies.InFlight.__struct_fields__})
+def _in_flight(job: JsonDict) -> InFlight:
+    return InFlight(**{name: job[name] for name in InFlight.__struct_fields__})

@@ -12,26 +12,26 @@ from palestra.analysis import (
     selection_of,
 )
 from palestra.errors import ConfigError
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bars
+from palestra.viewer.replies.base import Count
+from palestra.viewer.replies.selection import SelectedTask, SelectPage
 from palestra.viewer.requests import PageRequest
 
 USUAL_BAND: Final = RateBand(0.1, 0.9)
 TASKS_AT_ONCE: Final = 500
 
 
-def select(request: PageRequest) -> replies.SelectPage:
+def select(request: PageRequest) -> SelectPage:
     """Answer the verdict on each task, and the finished command."""
     opened = request.run
     criteria = _criteria(request)
     overview = opened.overview()
     selection = selection_of(overview.frame, criteria)
     start = request.integer("offset")
-    return replies.SelectPage(
+    return SelectPage(
         verdicts=[
-            replies.Count(name=verdict.value, count=len(selection.of(verdict)))
-            for verdict in TaskVerdict
+            Count(name=verdict.value, count=len(selection.of(verdict))) for verdict in TaskVerdict
         ],
         rates=bars(overview.values.pass_rates, "pass_rate", of="tasks"),
         tasks=[_task(task) for task in selection.tasks[start : start + TASKS_AT_ONCE]],
@@ -68,8 +68,8 @@ def _more_rollouts(selection: Selection) -> int:
     return sum(task.more_rollouts or 0 for task in selection.tasks if task.borderline)
 
 
-def _task(task: JudgedTask) -> replies.SelectedTask:
-    return replies.SelectedTask(
+def _task(task: JudgedTask) -> SelectedTask:
+    return SelectedTask(
         task=task.task,
         verdict=task.verdict.value,
         scored=task.scored,

@@ -21,12 +21,23 @@ from palestra.schema import (
     is_compressed,
     read_jsonl,
 )
-from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import decoded, row_fields, small_fields
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row
 from palestra.viewer.pages.rollout import main_place, opened
 from palestra.viewer.pages.tables import key_of_row
+from palestra.viewer.replies.base import NamedText, TaskName
+from palestra.viewer.replies.rollout import HEAD_CHARACTERS, RANGE_BYTES
+from palestra.viewer.replies.stored import (
+    Attempt,
+    RawRange,
+    RolloutAttempts,
+    RolloutCommands,
+    Times,
+    TimeSpan,
+    Tree,
+    TreeEntry,
+)
 from palestra.viewer.requests import NO_INDEX, PageRequest
 
 TREE_ENTRIES: Final = 500
@@ -38,15 +49,13 @@ _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def raw(request: PageRequest) -> replies.RawRange:
+def raw(request: PageRequest) -> RawRange:
     """Answer a range of the row's bytes."""
     _, snapshot, row = opened(request)
     row_place = main_place(snapshot, row).stored
     start = min(request.integer("start"), row_place.length)
     # with the bytes of a character that the range would cut
-    piece = read_row(
-        row_place, start=start, length=min(replies.RANGE_BYTES, row_place.length - start)
-    )
+    piece = read_row(row_place, start=start, length=min(RANGE_BYTES, row_place.length - start))
     end = start + len(piece)
     if end < row_place.length:
         end_of_character = len(piece)
@@ -58,7 +67,7 @@ def raw(request: PageRequest) -> replies.RawRange:
             end_of_character -= 1
         piece, end = piece[:end_of_character], start + end_of_character
     text = piece.decode("utf-8", "backslashreplace")
-    return replies.RawRange(text=text, start=start, end=end, size=row_place.length)
+    return RawRange(text=text, start=start, end=end, size=row_place.length)
 
 
 def _ends_character(piece: bytes) -> bool:
@@ -78,14 +87,14 @@ def download(request: PageRequest) -> tuple[str, bytes]:
 # The tree
 
 
-def tree(request: PageRequest) -> replies.Tree:
+def tree(request: PageRequest) -> Tree:
     """Answer the members of a value of the row. No value beside its path is decoded."""
     _, snapshot, row = opened(request)
     path = request.text("path")
     value = _at(read_row(main_place(snapshot, row)), path)
     members = _members(value)
     start = request.integer("start")
-    return replies.Tree(
+    return Tree(
         path=path,
         entries=[_entry(path, k, v) for k, v in members[start : start + TREE_ENTRIES]],
         start=start,
@@ -120,10 +129,10 @@ def _members(value: bytes) -> list[tuple[str, bytes]]:
     return []
 
 
-def _entry(path: str, name: str, value: bytes) -> replies.TreeEntry:
+def _entry(path: str, name: str, value: bytes) -> TreeEntry:
     step = name.replace("~", "~0").replace("/", "~1")
     kind, size, text = _described(value)
-    return replies.TreeEntry(key=name, path=f"{path}/{step}", kind=kind, size=size, text=text)
+    return TreeEntry(key=name, path=f"{path}/{step}", kind=kind, size=size, text=text)
 
 
 def _described(value: bytes) -> tuple[Any, int, str]:
@@ -131,8 +140,8 @@ def _described(value: bytes) -> tuple[Any, int, str]:
     if first in {b"{", b"["}:
         return ("object" if first == b"{" else "array"), len(_members(value)), ""
     if first == b'"':
-        text = decoded(value) if len(value) <= replies.RANGE_BYTES else _cut_text(value)
-        return "text", len(text), text[: replies.HEAD_CHARACTERS]
+        text = decoded(value) if len(value) <= RANGE_BYTES else _cut_text(value)
+        return "text", len(text), text[:HEAD_CHARACTERS]
     kinds = {b"t": "boolean", b"f": "boolean", b"n": "null"}
     return kinds.get(first, "number"), 0, value.decode("utf-8", "replace")[:40]
 
@@ -144,7 +153,7 @@ def _cut_text(value: bytes) -> str:
 # Commands
 
 
-def commands(request: PageRequest) -> replies.Commands:
+def commands(request: PageRequest) -> RolloutCommands:
     """Answer commands about a rollout to copy, of printable ASCII only."""
     run, snapshot, row = opened(request)
     row_place = main_place(snapshot, row)
@@ -155,18 +164,18 @@ def commands(request: PageRequest) -> replies.Commands:
         "curl": _curl(snapshot, row),
         "reverify": _reverify(run, snapshot, row, task, rollout),
     }
-    return replies.Commands(
-        commands=[replies.NamedText(name=name, value=text) for name, text in lines.items() if text]
+    return RolloutCommands(
+        commands=[NamedText(name=name, value=text) for name, text in lines.items() if text]
     )
 
 
-def _link(run: OpenRun, task: replies.TaskName | None, rollout: int | None, row: int) -> str:
+def _link(run: OpenRun, task: TaskName | None, rollout: int | None, row: int) -> str:
     if task is None or rollout is None:
         return f"/r/{run.place.id}/t/{NO_INDEX}/{NO_INDEX}?row={row}"
     return f"/r/{run.place.id}/t/{quote(str(task), safe='')}/{rollout}"
 
 
-def _jq(row_place: RowPlace, task: replies.TaskName | None, rollout: int | None) -> str:
+def _jq(row_place: IndexedPlace, task: TaskName | None, rollout: int | None) -> str:
     name = str(row_place.path)
     reader = {".gz": "zcat", ".zst": "zstdcat"}.get(row_place.path.suffix, "cat")
     if task is None or rollout is None:
@@ -179,11 +188,11 @@ def _jq(row_place: RowPlace, task: replies.TaskName | None, rollout: int | None)
     return f"jq {program} {shell_word(name)}"
 
 
-def _curl(snapshot: Snapshot, row: int) -> str:
+def _curl(snapshot: IndexSnapshot, row: int) -> str:
     """Return the first request of the rollout, for any endpoint of the Responses API."""
-    row_place = snapshot.place(row, Part.INPUT) or main_place(snapshot, row)
+    row_place = snapshot.place(row, RunPart.INPUT) or main_place(snapshot, row)
     params = row_fields(row_place).get(CREATE_PARAMS)
-    if params is None or len(bytes(params)) > replies.RANGE_BYTES:
+    if params is None or len(bytes(params)) > RANGE_BYTES:
         return ""
     body = decoded(bytes(params))
     if not isinstance(body, dict):
@@ -197,14 +206,14 @@ def _curl(snapshot: Snapshot, row: int) -> str:
 
 def _reverify(
     run: OpenRun,
-    snapshot: Snapshot,
+    snapshot: IndexSnapshot,
     row: int,
-    task: replies.TaskName | None,
+    task: TaskName | None,
     rollout: int | None,
 ) -> str:
     if task is None or rollout is None:
         return ""
-    is_scored = snapshot.place(row, Part.RESULT) is not None
+    is_scored = snapshot.place(row, RunPart.RESULT) is not None
     output = run.place.path
     words = ["palestra", "reverify", "--rollouts", str(output)]
     words += [] if is_scored else ["--with-failures"]
@@ -232,7 +241,7 @@ def _escaped(byte: int) -> str:
 # Attempts
 
 
-def attempts(request: PageRequest) -> replies.Attempts:
+def attempts(request: PageRequest) -> RolloutAttempts:
     """Answer the failed attempts of a rollout, and what the last one means."""
     _, snapshot, row = opened(request)
     rows = [
@@ -246,20 +255,18 @@ def attempts(request: PageRequest) -> replies.Attempts:
         if attempt_replies
         else ("", "")
     )
-    return replies.Attempts(
+    return RolloutAttempts(
         attempts=attempt_replies,
         likely_cause=cause,
         next_action=(attempt_replies[-1].hint if attempt_replies and not action else action),
     )
 
 
-def _attempt(
-    record: FailedAttempt, fields: Mapping[str, Any], row_place: RowPlace
-) -> replies.Attempt:
+def _attempt(record: FailedAttempt, fields: Mapping[str, Any], row_place: IndexedPlace) -> Attempt:
     hops = fields.get("hops")
     last = hops[-1] if isinstance(hops, list) and hops and isinstance(hops[-1], dict) else {}
     elapsed = fields.get("elapsed_s")
-    return replies.Attempt(
+    return Attempt(
         number=record.number,
         failure_class=record.failure_class,
         layer=record.layer,
@@ -288,7 +295,7 @@ def meaning_of(cause: str, message: str) -> tuple[str, str]:
 # Times
 
 
-def times(request: PageRequest) -> replies.Times:
+def times(request: PageRequest) -> Times:
     """Answer when the rollout and its attempts ran, as far as the files say."""
     run, snapshot, row = opened(request)
     task, rollout = key_of_row(snapshot, row)
@@ -296,13 +303,13 @@ def times(request: PageRequest) -> replies.Times:
     file = RunPaths(output).events
     spans = list(_spans(_events(file, task, rollout))) if file.is_file() else []
     if spans:
-        return replies.Times(spans=spans, absent="", source=str(file))
+        return Times(spans=spans, absent="", source=str(file))
     spans = list(_failure_spans(snapshot, row))
     source = str(run.paths.failures) if spans else ""
-    return replies.Times(spans=spans, absent="" if spans else NO_TIMES, source=source)
+    return Times(spans=spans, absent="" if spans else NO_TIMES, source=source)
 
 
-def _events(file: Path, task: replies.TaskName | None, rollout: int | None) -> Iterator[JsonDict]:
+def _events(file: Path, task: TaskName | None, rollout: int | None) -> Iterator[JsonDict]:
     """Yield the events of a rollout, in file order."""
     for line in read_jsonl(file):
         event = line.row
@@ -312,7 +319,7 @@ def _events(file: Path, task: replies.TaskName | None, rollout: int | None) -> I
             yield event
 
 
-def _spans(events: Iterator[JsonDict]) -> Iterator[replies.TimeSpan]:
+def _spans(events: Iterator[JsonDict]) -> Iterator[TimeSpan]:
     """Yield the whole rollout and its failed attempts, after its first event."""
     began: float | None = None
     previous = 0.0
@@ -324,17 +331,17 @@ def _spans(events: Iterator[JsonDict]) -> Iterator[replies.TimeSpan]:
             start_s = max(0.0, after_s - float(event.get("elapsed_s") or 0.0))
             name = f"attempt {event.get('attempt')}"
             detail = f"{event.get('class')}: {event.get('message')}"
-            yield replies.TimeSpan(name=name, start_s=start_s, end_s=after_s, detail=detail)
+            yield TimeSpan(name=name, start_s=start_s, end_s=after_s, detail=detail)
             previous = after_s
         elif event["event"] == "rollout_ended":
             detail = str(event.get("outcome"))
             if previous:
                 last = f"attempt {event.get('attempts')}"
-                yield replies.TimeSpan(name=last, start_s=previous, end_s=after_s, detail=detail)
-            yield replies.TimeSpan(name="rollout", start_s=0.0, end_s=after_s, detail=detail)
+                yield TimeSpan(name=last, start_s=previous, end_s=after_s, detail=detail)
+            yield TimeSpan(name="rollout", start_s=0.0, end_s=after_s, detail=detail)
 
 
-def _failure_spans(snapshot: Snapshot, row: int) -> Iterator[replies.TimeSpan]:
+def _failure_spans(snapshot: IndexSnapshot, row: int) -> Iterator[TimeSpan]:
     rows = [small_fields(row_place, _RESPONSE_ONLY) for row_place in snapshot.attempts(row)]
     timed = [
         fields
@@ -345,7 +352,7 @@ def _failure_spans(snapshot: Snapshot, row: int) -> Iterator[replies.TimeSpan]:
     first = min((float(fields["started_at"]) for fields in timed), default=0.0)
     for fields in timed:
         start_s = float(fields["started_at"]) - first
-        yield replies.TimeSpan(
+        yield TimeSpan(
             name=f"attempt {fields.get('attempt')}",
             start_s=start_s,
             end_s=start_s + float(fields["elapsed_s"]),

@@ -8,13 +8,37 @@ import numpy as np
 from palestra.analysis import Query, parse_query
 from palestra.errors import ConfigError
 from palestra.metrics import IntArray
-from palestra.viewer import replies
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import Facet, Field, FieldKind, Part, Snapshot, Table
+from palestra.viewer.index import (
+    FieldKind,
+    IndexSnapshot,
+    RowTable,
+    RunPart,
+    TableField,
+    ValueCount,
+)
 from palestra.viewer.pages.runs import base_of
 from palestra.viewer.pages.terms import term
 from palestra.viewer.query import TextHit, search_text
-from palestra.viewer.reads import Stop
+from palestra.viewer.reads import ReadStop
+from palestra.viewer.replies.base import Cell, TaskName
+from palestra.viewer.replies.tables import (
+    PAGE_ROWS,
+    Facet,
+    Facets,
+    FacetValue,
+    FieldHistogram,
+    Histograms,
+    RolloutTable,
+    SearchHit,
+    SearchProgress,
+    TableColumn,
+    TableColumns,
+    TableRow,
+    TaskRow,
+    TaskTable,
+)
+from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
 from palestra.viewer.requests import PageRequest
 
 SHOWN_OF_ROLLOUTS: Final = (
@@ -43,23 +67,23 @@ _KINDS: Final[Mapping[FieldKind, Literal["number", "text", "boolean"]]] = {
 }
 
 
-def columns(request: PageRequest) -> replies.Columns:
+def columns(request: PageRequest) -> TableColumns:
     """Answer the columns that each table can show."""
     snapshot = request.run.snapshot
-    return replies.Columns(
+    return TableColumns(
         rollouts=_columns(snapshot.rollouts, SHOWN_OF_ROLLOUTS),
         tasks=_columns(snapshot.tasks, SHOWN_OF_TASKS),
     )
 
 
-def _columns(table: Table, usual_names: Sequence[str]) -> list[replies.Column]:
+def _columns(table: RowTable, usual_names: Sequence[str]) -> list[TableColumn]:
     first = [table.fields[name] for name in usual_names if name in table.fields]
     others = [field for name, field in table.fields.items() if name not in usual_names]
     return [_column(field, is_shown=field.name in usual_names) for field in (*first, *others)]
 
 
-def _column(field: Field, *, is_shown: bool) -> replies.Column:
-    return replies.Column(
+def _column(field: TableField, *, is_shown: bool) -> TableColumn:
+    return TableColumn(
         name=field.name,
         kind=_KINDS.get(field.kind, "text"),
         label=field.name,
@@ -69,8 +93,8 @@ def _column(field: Field, *, is_shown: bool) -> replies.Column:
 
 
 def _chosen_columns(
-    table: Table, usual_names: Sequence[str], request: PageRequest
-) -> list[replies.Column]:
+    table: RowTable, usual_names: Sequence[str], request: PageRequest
+) -> list[TableColumn]:
     names = [name for name in request.text("columns").split(",") if name]
     all_columns = _columns(table, usual_names)
     if not names:
@@ -82,13 +106,13 @@ def _chosen_columns(
     return [by_name[name] for name in names]
 
 
-def matches(table: Table, query: str, sort: str = "") -> IntArray:
+def matches(table: RowTable, query: str, sort: str = "") -> IntArray:
     """Return the numbers of the rows that match a query, sorted. Raises ConfigError."""
     rows = table.select(parse_query(query))
     return table.sort(rows, sort) if sort else rows
 
 
-def rollouts(request: PageRequest) -> replies.RolloutTable:
+def rollouts(request: PageRequest) -> RolloutTable:
     """Answer a page of the rollouts that match."""
     opened = request.run
     snapshot = opened.snapshot
@@ -100,7 +124,7 @@ def rollouts(request: PageRequest) -> replies.RolloutTable:
     fields = list(dict.fromkeys([*names, "task", "rollout"]))
     start, count = request.integer("offset"), _limit(request)
     page = table.page(rows, start=start, count=count, fields=fields)
-    return replies.RolloutTable(
+    return RolloutTable(
         columns=chosen,
         rows=[
             _rollout_row(snapshot, number, values, names)
@@ -115,13 +139,13 @@ def rollouts(request: PageRequest) -> replies.RolloutTable:
 
 
 def _limit(request: PageRequest) -> int:
-    return min(request.integer("limit", 100), replies.PAGE_ROWS)
+    return min(request.integer("limit", 100), PAGE_ROWS)
 
 
 def _rollout_row(
-    snapshot: Snapshot, number: int, values: Mapping[str, Any], names: Sequence[str]
-) -> replies.TableRow:
-    return replies.TableRow(
+    snapshot: IndexSnapshot, number: int, values: Mapping[str, Any], names: Sequence[str]
+) -> TableRow:
+    return TableRow(
         row=int(number),
         task=values["task"],
         rollout=None if values["rollout"] is None else int(values["rollout"]),
@@ -130,18 +154,21 @@ def _rollout_row(
     )
 
 
-def marks_of(snapshot: Snapshot, row: int) -> list[str]:
+def marks_of(snapshot: IndexSnapshot, row: int) -> list[str]:
     """Return what is unusual about a row of a rollout, one phrase each."""
     table = snapshot.rollouts
     marks = []
     if "duplicate" in table.fields and table.numbers("duplicate")[row] == 1:
         marks.append("this key occurs more than once")
-    if snapshot.place(row, Part.INPUT) is None and snapshot.place(row, Part.RESULT) is not None:
+    if (
+        snapshot.place(row, RunPart.INPUT) is None
+        and snapshot.place(row, RunPart.RESULT) is not None
+    ):
         marks.append("no input")
     return marks
 
 
-def cell(value: Any) -> replies.Cell:
+def cell(value: Any) -> Cell:
     """Return a value as a cell; several texts are joined."""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
@@ -150,7 +177,7 @@ def cell(value: Any) -> replies.Cell:
     return value  # type: ignore[no-any-return]
 
 
-def tasks(request: PageRequest) -> replies.TaskTable:
+def tasks(request: PageRequest) -> TaskTable:
     """Answer a page of the tasks that match."""
     opened = request.run
     snapshot = opened.snapshot
@@ -162,10 +189,10 @@ def tasks(request: PageRequest) -> replies.TaskTable:
     start = request.integer("offset")
     page = table.page(rows, start=start, count=_limit(request), fields=fields)
     rewards = snapshot.rollouts.numbers("reward") if len(snapshot.rollouts) else np.empty(0)
-    return replies.TaskTable(
+    return TaskTable(
         columns=chosen,
         rows=[
-            replies.TaskRow(
+            TaskRow(
                 task=values["task"],
                 cells=[cell(values[name]) for name in names],
                 prompt=str(values["prompt"] or "")[:PROMPT_CHARACTERS],
@@ -183,10 +210,10 @@ def tasks(request: PageRequest) -> replies.TaskTable:
 def best_first(rewards: Any) -> list[float]:
     """Return the rewards of a task, the highest first, at most 64."""
     present = rewards[~np.isnan(rewards)]
-    return [float(reward) for reward in np.sort(present)[::-1][: replies.GROUP_ROLLOUTS]]
+    return [float(reward) for reward in np.sort(present)[::-1][:GROUP_ROLLOUTS]]
 
 
-def _table_of(request: PageRequest) -> tuple[OpenRun, Table, bool]:
+def _table_of(request: PageRequest) -> tuple[OpenRun, RowTable, bool]:
     kind = request.text("of", "rollouts")
     if kind not in {"rollouts", "tasks"}:
         raise ConfigError(f"of is {kind[:40]!r}, neither rollouts nor tasks")
@@ -196,30 +223,30 @@ def _table_of(request: PageRequest) -> tuple[OpenRun, Table, bool]:
     return opened, snapshot.tasks if is_tasks else snapshot.rollouts, is_tasks
 
 
-def facets(request: PageRequest) -> replies.Facets:
+def facets(request: PageRequest) -> Facets:
     """Answer how many of the matching rows have each value."""
     opened, table, is_tasks = _table_of(request)
     rows = matches(table, request.text("q"))
     names = FACETS_OF_TASKS if is_tasks else FACETS_OF_ROLLOUTS
     counted = [_facet(table, rows, name) for name in names if name in table.fields]
-    return replies.Facets(facets=[f for f in counted if f.values], base=base_of(opened))
+    return Facets(facets=[f for f in counted if f.values], base=base_of(opened))
 
 
-def _facet(table: Table, rows: IntArray, name: str) -> replies.Facet:
+def _facet(table: RowTable, rows: IntArray, name: str) -> Facet:
     values = table.facet(rows, name, limit=MOST_FACETS)
-    return replies.Facet(
+    return Facet(
         field=name,
         values=[_facet_value(name, value) for value in values if value.value is not None],
         others=len(rows) - sum(value.count for value in values),
     )
 
 
-def _facet_value(field: str, value: Facet) -> replies.FacetValue:
+def _facet_value(field: str, value: ValueCount) -> FacetValue:
     name = value.value or ""
-    return replies.FacetValue(name=name, count=value.count, query=term(field, name))
+    return FacetValue(name=name, count=value.count, query=term(field, name))
 
 
-def histograms(request: PageRequest) -> replies.Histograms:
+def histograms(request: PageRequest) -> Histograms:
     """Answer the matching rows by the value of some numbers, and all rows in the same bins."""
     opened, table, is_tasks = _table_of(request)
     rows = matches(table, request.text("q"))
@@ -227,18 +254,18 @@ def histograms(request: PageRequest) -> replies.Histograms:
     names = [name for name in request.text("fields").split(",") if name]
     chosen = names or [name for name in usual if name in table.fields]
     usual_names = [_histogram(table, rows, name) for name in chosen]
-    return replies.Histograms(
+    return Histograms(
         histograms=[h for h in usual_names if sum(h.all_counts)], base=base_of(opened)
     )
 
 
-def _histogram(table: Table, rows: IntArray, name: str) -> replies.Histogram:
+def _histogram(table: RowTable, rows: IntArray, name: str) -> FieldHistogram:
     everything = table.histogram(np.arange(len(table)), name)
     edges = [float(edge) for edge in everything.edges]
     values = table.numbers(name)[rows]
     present = values[~np.isnan(values)]
     counts = np.histogram(present, edges)[0] if len(edges) > 1 else np.zeros(0, np.int64)
-    return replies.Histogram(
+    return FieldHistogram(
         field=name,
         edges=edges,
         counts=counts.tolist(),
@@ -250,12 +277,12 @@ def _histogram(table: Table, rows: IntArray, name: str) -> replies.Histogram:
 # Transcripts
 
 
-def search(request: PageRequest, stop: Stop) -> Iterator[replies.SearchProgress]:
+def search(request: PageRequest, stop: ReadStop) -> Iterator[SearchProgress]:
     """Yield the rollouts whose transcripts match, as they are read."""
     snapshot = request.run.snapshot
     query = parse_query(request.text("q"))
     candidates = snapshot.rollouts.select(query)
-    hits: list[replies.SearchHit] = []
+    hits: list[SearchHit] = []
     count = searched = 0
     for hit in search_text(snapshot, query, candidates) if query.texts else ():
         stop.check()
@@ -273,14 +300,14 @@ def search(request: PageRequest, stop: Stop) -> Iterator[replies.SearchProgress]
 
 
 def _search_progress(
-    hits: list[replies.SearchHit],
+    hits: list[SearchHit],
     searched: int,
     candidates: IntArray,
     *,
     is_done: bool = False,
     limit_reached: bool = False,
-) -> replies.SearchProgress:
-    return replies.SearchProgress(
+) -> SearchProgress:
+    return SearchProgress(
         hits=hits,
         searched=searched,
         candidates=len(candidates),
@@ -289,10 +316,10 @@ def _search_progress(
     )
 
 
-def _search_hit(snapshot: Snapshot, hit: TextHit, query: Query) -> replies.SearchHit:
+def _search_hit(snapshot: IndexSnapshot, hit: TextHit, query: Query) -> SearchHit:
     task, rollout = key_of_row(snapshot, hit.row)
     before, match, after = _around(hit.excerpt, query.texts)
-    return replies.SearchHit(
+    return SearchHit(
         row=hit.row, task=task, rollout=rollout, before=before, match=match, after=after
     )
 
@@ -306,7 +333,7 @@ def _around(excerpt: str, words: Sequence[str]) -> tuple[str, str, str]:
     return excerpt, "", ""
 
 
-def key_of_row(snapshot: Snapshot, row: int) -> tuple[replies.TaskName | None, int | None]:
+def key_of_row(snapshot: IndexSnapshot, row: int) -> tuple[TaskName | None, int | None]:
     """Return task and rollout of a row; None for a row without indices."""
     key = snapshot.key(row)
     return (None, None) if key is None else (key[0], key[1])

@@ -7,12 +7,19 @@ import numpy as np
 
 from palestra.errors import PalestraError
 from palestra.metrics import COMPONENTS, IntArray
-from palestra.viewer import replies
 from palestra.viewer.conversation import ConversationItem, conversation_of
-from palestra.viewer.index import Item, Snapshot, Table
+from palestra.viewer.index import IndexSnapshot, RowTable, SplitItem
 from palestra.viewer.pages.runs import base_of
 from palestra.viewer.pages.tables import marks_of
-from palestra.viewer.reads import Stop
+from palestra.viewer.reads import ReadStop
+from palestra.viewer.replies.base import Count, TaskName
+from palestra.viewer.replies.tasks import (
+    GROUP_ROLLOUTS,
+    AnswerCount,
+    FirstDifference,
+    GroupMember,
+    TaskGroup,
+)
 from palestra.viewer.requests import PageRequest, find_task
 
 PROMPT_CHARACTERS: Final = 4_000
@@ -24,7 +31,7 @@ _FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "tu
 _TASK_FIELDS: Final = ("prompt", "mean", "std", "pass_rate", "learnability", "n")
 
 
-def task(request: PageRequest) -> replies.TaskGroup:
+def task(request: PageRequest) -> TaskGroup:
     """Answer the rollouts of a task, the highest reward first."""
     opened = request.run
     snapshot = opened.snapshot
@@ -32,11 +39,11 @@ def task(request: PageRequest) -> replies.TaskGroup:
     rows = snapshot.rollouts_of(number)
     rewards = snapshot.rollouts.numbers("reward")[rows]
     order = np.argsort(np.where(np.isnan(rewards), np.inf, -rewards), kind="stable")
-    group_rows = rows[order[: replies.GROUP_ROLLOUTS]]
+    group_rows = rows[order[:GROUP_ROLLOUTS]]
     members = _values(snapshot.rollouts, group_rows)
     about = _values(snapshot.tasks, np.array([number]), _TASK_FIELDS)[0]
     scored = rewards[~np.isnan(rewards)]
-    return replies.TaskGroup(
+    return TaskGroup(
         task=name,
         prompt=_prompt(snapshot, group_rows, str(about.get("prompt") or "")),
         members=[
@@ -59,7 +66,7 @@ def task(request: PageRequest) -> replies.TaskGroup:
 
 
 def _values(
-    table: Table, rows: IntArray, names_wanted: Sequence[str] = ()
+    table: RowTable, rows: IntArray, names_wanted: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
     names = [name for name in names_wanted or (*_FIELDS, EXTRACTED) if name in table.fields]
     if not names_wanted:
@@ -67,16 +74,16 @@ def _values(
     return list(table.page(rows, count=len(rows), fields=names).rows)
 
 
-def _neighbour(snapshot: Snapshot, number: int) -> replies.TaskName | None:
+def _neighbour(snapshot: IndexSnapshot, number: int) -> TaskName | None:
     if not 0 <= number < len(snapshot.tasks):
         return None
-    name: replies.TaskName | None
+    name: TaskName | None
     name = _values(snapshot.tasks, np.array([number]), ("task",))[0]["task"]
     return name
 
 
-def _member(snapshot: Snapshot, row: int, values: Mapping[str, Any]) -> replies.GroupMember:
-    return replies.GroupMember(
+def _member(snapshot: IndexSnapshot, row: int, values: Mapping[str, Any]) -> GroupMember:
+    return GroupMember(
         row=row,
         rollout=_integer(values.get("rollout")),
         outcome=str(values.get("outcome") or ""),
@@ -98,7 +105,7 @@ def _integer(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _prompt(snapshot: Snapshot, rows: IntArray, beginning: str) -> str:
+def _prompt(snapshot: IndexSnapshot, rows: IntArray, beginning: str) -> str:
     """Return the prompt of a task, cut; what the index has of it when no row can be read."""
     for row in rows[:1].tolist():
         try:
@@ -111,7 +118,7 @@ def _prompt(snapshot: Snapshot, rows: IntArray, beginning: str) -> str:
     return beginning
 
 
-def _answers(members: Sequence[Mapping[str, Any]]) -> list[replies.AnswerCount]:
+def _answers(members: Sequence[Mapping[str, Any]]) -> list[AnswerCount]:
     """Count the answers: those that a verifier extracted, else the ends of the last messages."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for values in members:
@@ -123,9 +130,9 @@ def _answers(members: Sequence[Mapping[str, Any]]) -> list[replies.AnswerCount]:
     return sorted(counts, key=lambda count: -count.count)
 
 
-def _answer(answer: str, members: Sequence[Mapping[str, Any]]) -> replies.AnswerCount:
+def _answer(answer: str, members: Sequence[Mapping[str, Any]]) -> AnswerCount:
     rewards = [float(m["reward"]) for m in members if m.get("reward") is not None]
-    return replies.AnswerCount(
+    return AnswerCount(
         answer=answer,
         count=len(members),
         mean_reward=float(np.mean(rewards)) if rewards else None,
@@ -134,8 +141,8 @@ def _answer(answer: str, members: Sequence[Mapping[str, Any]]) -> replies.Answer
 
 
 def _first_difference(
-    snapshot: Snapshot, rows: IntArray, stop: Stop
-) -> replies.FirstDifference | None:
+    snapshot: IndexSnapshot, rows: IntArray, stop: ReadStop
+) -> FirstDifference | None:
     """Return the first item of the output in which the rollouts differ; None when none does."""
     outputs: list[list[_OutputItem]] = []
     for row in rows.tolist():
@@ -150,11 +157,11 @@ def _first_difference(
     for at in range(longest):
         items_there = [items[at] if at < len(items) else None for items in outputs]
         if len({_content(item) for item in items_there}) > 1:
-            return replies.FirstDifference(item=at, variants=_variants(items_there))
+            return FirstDifference(item=at, variants=_variants(items_there))
     return None
 
 
-_OutputItem = tuple[ConversationItem, Item]
+_OutputItem = tuple[ConversationItem, SplitItem]
 
 
 def _content(output_item: _OutputItem | None) -> tuple[object, ...]:
@@ -164,12 +171,12 @@ def _content(output_item: _OutputItem | None) -> tuple[object, ...]:
     return (item.kind, item.name, *((part.size, part.head) for part in detail.texts))
 
 
-def _variants(items: Sequence[_OutputItem | None]) -> list[replies.Count]:
+def _variants(items: Sequence[_OutputItem | None]) -> list[Count]:
     counts: dict[str, int] = {}
     for item in items:
         name = "nothing" if item is None else f"{item[0].kind} {item[0].name}".strip()
         counts[name] = counts.get(name, 0) + 1
     return [
-        replies.Count(name=name, count=count)
+        Count(name=name, count=count)
         for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
     ]

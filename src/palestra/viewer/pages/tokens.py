@@ -1,74 +1,62 @@
 """What would be trained on: token ids, log probs and mask of each turn, and what is wrong with them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from palestra.errors import PalestraError
 from palestra.responses_api_models.vllm_model.on_policy import check_row
 from palestra.schema import (
     CONTINUITY,
     CREATE_PARAMS,
-    TurnTokens,
     first_difference,
-    tokens_on,
 )
-from palestra.viewer import replies
 from palestra.viewer.catalog import NoSuchRun
-from palestra.viewer.conversation import Conversation, decoded, row_fields
+from palestra.viewer.conversation import Transcript, decoded, row_fields
 from palestra.viewer.pages.rollout import opened
-from palestra.viewer.reads import Stop
+from palestra.viewer.pages.token_turns import SampledTurn, carriers, outcome_notes, sampled_turns
+from palestra.viewer.reads import ReadStop
+from palestra.viewer.replies.differences import TokenDifference
+from palestra.viewer.replies.tokens import TokenRange, TokenTurn, TokenTurns
 from palestra.viewer.requests import PageRequest
 
 RANGE_TOKENS: Final = 2_000
 MOST_CHECKED_BYTES: Final = 64 << 20
-_WEIGHTS: Final = ("weight_version", "weights", "policy_version")
 
 
-def turns(request: PageRequest) -> replies.TokenTurns:
+def turns(request: PageRequest) -> TokenTurns:
     """Answer the turns that have token ids."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
     turn_replies = [
-        _turn(number, position, tokens, item)
-        for number, (position, tokens, item) in enumerate(_token_turns(talk, request.stop))
+        _turn(number, turn) for number, turn in enumerate(sampled_turns(talk, request.stop))
     ]
     absent = (
         "" if turn_replies else "the rows hold no token ids: train with a vllm_model to record them"
     )
-    return replies.TokenTurns(
+    return TokenTurns(
         turns=turn_replies,
-        findings=_findings(talk) if turn_replies else [],
+        findings=[*outcome_notes(talk), *(_findings(talk) if turn_replies else ())],
         absent=absent,
         text=request.viewer.tokenizer is not None,
     )
 
 
-def _token_turns(talk: Conversation, stop: Stop) -> Iterator[tuple[int, TurnTokens, Any]]:
-    for item in talk.items:
-        if not item.has_tokens or item.section != "output":
-            continue
-        stop.check()
-        value = talk.read(item)
-        tokens = tokens_on(value)
-        if tokens is not None:
-            yield item.position, tokens, value
-
-
-def _turn(number: int, position: int, tokens: TurnTokens, item: Any) -> replies.TokenTurn:
-    verdict = tokens.verdict
-    mark = item.get(CONTINUITY)
-    state, reason = _continuity(mark)
-    return replies.TokenTurn(
+def _turn(number: int, turn: SampledTurn) -> TokenTurn:
+    verdict = turn.tokens.verdict
+    state, reason = _continuity(turn.fields.get(CONTINUITY))
+    findings = [str(fault) for fault in (verdict.ids, verdict.log_probs) if fault is not None]
+    if not turn.is_trained and not findings:
+        findings = ["not trained on: its weights were too old"]
+    return TokenTurn(
         turn=number,
-        at=position,
-        prompt_ids=len(tokens.prompt),
-        generation_ids=len(tokens.generation),
-        mean_log_prob=_mean(tokens.log_probs),
+        at=turn.position,
+        prompt_ids=len(turn.tokens.prompt),
+        generation_ids=len(turn.tokens.generation),
+        mean_log_prob=_mean(turn.tokens.log_probs),
         continuity=state,
         reason=reason,
-        findings=[str(fault) for fault in (verdict.ids, verdict.log_probs) if fault is not None],
-        weight_version=next((str(item[name]) for name in _WEIGHTS if name in item), ""),
+        findings=findings,
+        weight_version=turn.weights,
     )
 
 
@@ -83,42 +71,46 @@ def _mean(log_probs: Sequence[Any]) -> float | None:
     return math.fsum(finite) / len(finite) if finite else None
 
 
-def _findings(talk: Conversation) -> list[str]:
-    """Return what `on_policy` says of the trajectory."""
+def _findings(talk: Transcript) -> list[str]:
+    """Return what `on_policy` says of the trajectory, whose items carry the ids."""
     row_place = talk.places[-1]
+    if not carriers(talk):
+        return []
     if row_place.length > MOST_CHECKED_BYTES:
         return [f"not checked: the row has {row_place.length:,} bytes"]
     fields = row_fields(row_place)
+    names = {CREATE_PARAMS, "response"} & fields.keys()
     try:
-        row = {name: decoded(bytes(fields[name])) for name in (CREATE_PARAMS, "response")}
-        tally = check_row(row)
-    except (KeyError, ValueError, PalestraError) as error:
-        return [f"not checked: {error}"]
+        tally = check_row({name: decoded(bytes(fields[name])) for name in names})
+    except ValueError as error:
+        return [f"not checked: {row_place.path.name} line {row_place.line}: {error}"]
     problems = [f"turn {problem.turn}: {problem.what}" for problem in tally.problems]
     broken = [f"marked as broken {count} times: {why}" for why, count in tally.broken.items()]
     return [*problems, *broken, *([tally.lines()[0]] if tally.rollouts else [])]
 
 
-def tokens(request: PageRequest) -> replies.TokenRange:
+def tokens(request: PageRequest) -> TokenRange:
     """Answer a range of the tokens of a turn: the prompt, then the generation."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
     turn_name = request.parts["turn"]
-    for number, (_, turn, _) in enumerate(_token_turns(talk, request.stop)):
+    for number, turn in enumerate(sampled_turns(talk, request.stop)):
         if str(number) == turn_name:
             return _range(request, number, turn)
     raise NoSuchRun(f"the rollout has no turn {turn_name[:20]} with token ids")
 
 
-def _range(request: PageRequest, number: int, turn: TurnTokens) -> replies.TokenRange:
+def _range(request: PageRequest, number: int, turn: SampledTurn) -> TokenRange:
     start = request.integer("start")
     end = start + RANGE_TOKENS
-    prompt_length = len(turn.prompt)
-    ids = [_id(value) for value in turn.all[start:end]]
-    log_probs = [None] * prompt_length + [_log_prob(value) for value in turn.log_probs]
-    mask = [0] * prompt_length + [1] * len(turn.generation)
+    tokens = turn.tokens
+    prompt_length = len(tokens.prompt)
+    ids = [_id(value) for value in tokens.all[start:end]]
+    log_probs = [None] * prompt_length + [_log_prob(value) for value in tokens.log_probs]
+    log_probs += [None] * (len(tokens.all) - len(log_probs))
+    mask = [0] * prompt_length + [int(turn.is_trained)] * len(tokens.generation)
     tokenizer = request.viewer.tokenizer
-    return replies.TokenRange(
+    return TokenRange(
         turn=number,
         start=start,
         total=len(mask),
@@ -139,17 +131,16 @@ def _log_prob(value: Any) -> float | None:
     return float(value) if is_number and math.isfinite(value) else None
 
 
-def first_token_difference(
-    a: Conversation, b: Conversation, stop: Stop
-) -> replies.TokenDifference | None:
+def first_token_difference(a: Transcript, b: Transcript, stop: ReadStop) -> TokenDifference | None:
     """Return where the token ids of two rollouts first differ; None without ids in both."""
-    pairs = zip(_token_turns(a, stop), _token_turns(b, stop), strict=False)
-    for number, ((_, tokens_a, _), (_, tokens_b, _)) in enumerate(pairs):
+    pairs = zip(sampled_turns(a, stop), sampled_turns(b, stop), strict=False)
+    for number, (turn_a, turn_b) in enumerate(pairs):
+        tokens_a, tokens_b = turn_a.tokens, turn_b.tokens
         at = first_difference(tokens_a.all, tokens_b.all)
         if at is None and len(tokens_a.all) == len(tokens_b.all):
             continue
         at = len(tokens_a.all) if at is None else at
-        return replies.TokenDifference(
+        return TokenDifference(
             turn=number, position=at, a=_at(tokens_a.all, at), b=_at(tokens_b.all, at)
         )
     return None

@@ -8,16 +8,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
 from palestra.analysis import Query, WordTerm, decide_query, decode_value, split_row
 from palestra.metrics import BoolArray, IntArray
 from palestra.schema import CREATE_PARAMS
-from palestra.viewer.index import Part, RowPlace, Snapshot, read_row, row_of_outcome
-from palestra.viewer.index.folding import FoldedText
-from palestra.viewer.index.outline import Conversation, RawText
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row, row_of_outcome
+from palestra.viewer.index.folding import ExactText, FoldedText
+from palestra.viewer.index.outline import RawText, SplitRow
 
 PROGRESS_BYTES: Final = 64 << 20
 READ_BYTES: Final = 4 << 20
@@ -28,7 +28,8 @@ EXCERPT_CHARACTERS: Final = 60
 """How much of a text is shown on each side of a hit."""
 _LONGEST_FORM: Final = 12
 """The most bytes of one character in a row."""
-_PARAMS: Final = re.compile(f'"{CREATE_PARAMS}"'.encode())
+_HEXADECIMAL: Final = re.compile(r"\\u[0-9a-f]{4}")
+_PARAMS: Final = f'"{CREATE_PARAMS}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,13 @@ class TextHit:
     row: int
     item: int
     excerpt: str
-    part: Part = Part.RESULT
+    part: RunPart = RunPart.RESULT
 
 
-def search_text(snapshot: Snapshot, query: Query, candidates: IntArray) -> Iterator[TextHit | int]:
-    """Yield hits among the rollouts `candidates`, in file order. Texts are compared without case.
+def search_text(
+    snapshot: IndexSnapshot, query: Query, candidates: IntArray
+) -> Iterator[TextHit | int]:
+    """Yield hits among the rollouts `candidates`, in file order.
 
     `candidates`: what `Table.select` returned for this query. After each 64 MB the number of bytes
     read so far is yielded, so that a caller can show progress and stop. Raises RunChanged: the files
@@ -67,19 +70,19 @@ class _Read:
     bytes of `place`.
     """
 
-    part: Part
-    place: RowPlace
+    part: RunPart
+    place: IndexedPlace
     rows: IntArray
     starts: IntArray
     ends: IntArray
 
 
-def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
+def _reads(snapshot: IndexSnapshot, candidates: IntArray) -> Iterator[_Read]:
     """Yield the rows to read, in the order of the files."""
     for part, rows, offsets, lengths in snapshot.by_place(candidates):
         ends = offsets + lengths
         begin = 0
-        for end in [*_breaks(offsets.tolist(), ends.tolist()), len(rows)]:
+        for end in [*_breaks(offsets, ends), len(rows)]:
             if end > begin:
                 first = snapshot.place(int(rows[begin]), part)
                 size = int(ends[end - 1] - offsets[begin])
@@ -91,24 +94,19 @@ def _reads(snapshot: Snapshot, candidates: IntArray) -> Iterator[_Read]:
             begin = end
 
 
-def _breaks(offsets: Sequence[int], ends: Sequence[int]) -> Iterator[int]:
-    """Yield the positions of rows that are not read together with the row before."""
-    if not offsets:
-        return
-    first, last = offsets[0], ends[0]
-    for at, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
-        if at and (not 0 <= offset - last <= _GAP_BYTES or end - first > READ_BYTES):
-            yield at
-            first = offset
-        last = end
+def _breaks(offsets: IntArray, ends: IntArray) -> list[int]:
+    """Return the positions of rows that are not read together with the row before."""
+    gaps = offsets[1:] - ends[:-1]
+    is_next_read = np.diff(offsets // READ_BYTES) != 0
+    return (np.flatnonzero(is_next_read | (gaps < 0) | (gaps > _GAP_BYTES)) + 1).tolist()
 
 
 class _Search:
     """Searches reads for the texts of one query."""
 
-    def __init__(self, snapshot: Snapshot, query: Query) -> None:
+    def __init__(self, snapshot: IndexSnapshot, query: Query) -> None:
         self._snapshot, self._query = snapshot, query
-        self._words = {word: _Pattern.of(word) for word in query.texts}
+        self._words = {leaf: _Pattern.of(leaf) for leaf in query.leaves() if _is_text(leaf)}
         selecting = snapshot.rollouts.selecting()
         self._decided: Mapping[Any, tuple[BoolArray, BoolArray]] = {
             leaf: selecting.leaf(leaf) for leaf in query.leaves() if not _is_text(leaf)
@@ -119,9 +117,10 @@ class _Search:
         """Yield the rows of a read that match."""
         data = read_row(batch.place.stored)
         self.bytes_read += len(data)
-        where: dict[int, dict[str, TextHit]] = {}
+        where: dict[int, dict[WordTerm, TextHit]] = {}
+        ends = batch.ends.tolist()
         for word, pattern in self._words.items():
-            positions = np.fromiter(pattern.positions(memoryview(data)), np.int64)
+            positions = np.fromiter(pattern.positions(data, ends), np.int64)
             for at in _rows_of(batch, positions).tolist():
                 line = data[int(batch.starts[at]) : int(batch.ends[at])]
                 text = row_of_outcome(line) if batch.place.is_outcome else line
@@ -134,16 +133,16 @@ class _Search:
             yield first or TextHit(int(batch.rows[at]), -1, "", batch.part)
 
     def _look_into_prompts(
-        self, batch: _Read, data: bytes, where: dict[int, dict[str, TextHit]]
+        self, batch: _Read, data: bytes, where: dict[int, dict[WordTerm, TextHit]]
     ) -> None:
         """Search the prompts of rows that do not repeat them."""
-        if batch.part is Part.INPUT:
+        if batch.part is RunPart.INPUT:
             return
-        with_prompt = _rows_of(
-            batch, np.fromiter((match.start() for match in _PARAMS.finditer(data)), np.int64)
-        )
-        for at in np.setdiff1d(np.arange(len(batch.rows)), with_prompt).tolist():
-            row_place = self._snapshot.place(int(batch.rows[at]), Part.INPUT)
+        bounds = zip(batch.starts.tolist(), batch.ends.tolist(), strict=True)
+        # most rows begin with it, so that little of them is read again
+        without_prompt = [n for n, row in enumerate(bounds) if data.find(_PARAMS, *row) < 0]
+        for at in without_prompt:
+            row_place = self._snapshot.place(int(batch.rows[at]), RunPart.INPUT)
             missing = [word for word in self._words if word not in where.get(at, {})]
             if row_place is None or not missing:
                 continue
@@ -151,15 +150,17 @@ class _Search:
             self.bytes_read += len(prompt)
             for word in missing:
                 if self._words[word].is_in(memoryview(prompt)):
-                    hit = _hit(int(batch.rows[at]), Part.INPUT, prompt, self._words[word])
+                    hit = _hit(int(batch.rows[at]), RunPart.INPUT, prompt, self._words[word])
                     if hit is not None:
                         where.setdefault(at, {})[word] = hit
 
-    def _matches(self, rows: IntArray, where: Mapping[int, Mapping[str, TextHit]]) -> BoolArray:
+    def _matches(
+        self, rows: IntArray, where: Mapping[int, Mapping[WordTerm, TextHit]]
+    ) -> BoolArray:
         def leaf(node: Any) -> tuple[BoolArray, BoolArray]:
             if _is_text(node):
                 is_there = np.zeros(len(rows), np.bool_)
-                is_there[[at for at, words in where.items() if node.text in words]] = True
+                is_there[[at for at, words in where.items() if node in words]] = True
                 return is_there, ~is_there
             yes, no = self._decided[node]
             return yes[rows], no[rows]
@@ -175,13 +176,13 @@ def _rows_of(batch: _Read, positions: IntArray) -> IntArray:
     return at[at >= 0]
 
 
-def _is_text(leaf: Any) -> bool:
+def _is_text(leaf: Any) -> TypeGuard[WordTerm]:
     return isinstance(leaf, WordTerm) and leaf.whole_transcript
 
 
-def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | None:
+def _hit(row: int, part: RunPart, data: bytes, pattern: "_Pattern") -> TextHit | None:
     """Return the first item of a row that contains the text; None when no text of it does."""
-    conversation = Conversation(data)
+    conversation = SplitRow(data)
     for number in range(len(conversation)):
         if not pattern.is_in(memoryview(conversation.raw(number))):
             continue
@@ -190,7 +191,7 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
             if excerpt is not None:
                 return TextHit(row, number, excerpt, part)
     message = (split_row(data) or {}).get("message")
-    if part is Part.FAILURE and message is not None:
+    if part is RunPart.FAILURE and message is not None:
         excerpt = pattern.excerpt(str(decode_value(message)))
         return None if excerpt is None else TextHit(row, -1, excerpt, part)
     return None
@@ -198,18 +199,27 @@ def _hit(row: int, part: Part, data: bytes, pattern: "_Pattern") -> TextHit | No
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """A text to look for in rows."""
+    """A text to look for in rows. `text`: in lower case, unless `is_exact`."""
 
     text: str
-    folded: FoldedText
+    is_exact: bool
+    search: ExactText | FoldedText
 
     @classmethod
-    def of(cls, text: str) -> "_Pattern":
-        return cls(text.lower(), FoldedText(text, _forms))
+    def of(cls, word: WordTerm) -> "_Pattern":
+        if word.is_exact:
+            return cls(word.text, word.is_exact, ExactText(word.text, _forms))
+        has_case = not word.text.isascii() or word.text.lower() != word.text.upper()
+        search = (FoldedText if has_case else ExactText)(word.text, _forms)
+        return cls(word.text.lower(), word.is_exact, search)
 
-    def positions(self, data: memoryview) -> Iterator[int]:
-        """Yield where the text begins in the bytes of rows."""
-        return self.folded.starts(data)
+    def positions(self, data: bytes | memoryview, ends: Sequence[int] = ()) -> Iterator[int]:
+        """Yield where the text begins in the bytes of rows, at least once for each row with it.
+        `ends`: where rows end.
+        """
+        if isinstance(self.search, ExactText):
+            return self.search.starts(data, ends)
+        return self.search.starts(data)
 
     def is_in(self, data: memoryview) -> bool:
         """Whether the text is in the bytes of a row."""
@@ -226,7 +236,7 @@ class _Pattern:
 
     def excerpt(self, text: str) -> str | None:
         """Return the part of a text around the first hit; None without one."""
-        at = text.lower().find(self.text)
+        at = (text if self.is_exact else text.lower()).find(self.text)
         if at < 0:
             return None
         end = at + len(self.text) + EXCERPT_CHARACTERS
@@ -234,6 +244,10 @@ class _Pattern:
 
 
 def _forms(text: str) -> Sequence[bytes]:
-    """Return a text as programs write it in JSON: with escapes for all but ASCII, and without."""
-    escaped = json.dumps(text)[1:-1].encode()
-    return escaped, json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+    """Return a text as programs write it in JSON: with escapes for all but ASCII, in lower and in
+    upper case, and without.
+    """
+    escaped = json.dumps(text)[1:-1]
+    plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
+    upper = _HEXADECIMAL.sub(lambda match: match[0].upper().replace("U", "u", 1), escaped)
+    return escaped.encode(), upper.encode(), plain

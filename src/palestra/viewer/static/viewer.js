@@ -442,6 +442,7 @@
 
   // src/api.ts
   var KEY = "palestra-token";
+  var ASK_AGAIN_MS = 500;
   var request = (name, places = {}, parameters = {}) => {
     const path = ENDPOINTS[name].path.replace(/\{(\w+)\}/g, (_3, place) => encodeURIComponent(String(places[place])));
     const search = new URLSearchParams();
@@ -490,7 +491,24 @@
       return new ReplyError(response.status, { message: text.slice(0, 500) || `HTTP ${response.status}` });
     }
   };
-  var askReply = async (wanted, signal) => (await ask(wanted.path, signal)).json();
+  var askReply = async (wanted, signal, behind) => {
+    for (; ; ) {
+      try {
+        return await (await ask(wanted.path, signal)).json();
+      } catch (error) {
+        const indexed = error instanceof ReplyError ? error.reply.indexed : null;
+        if (!indexed) throw error;
+        behind?.(indexed);
+      }
+      await visibleAfter(ASK_AGAIN_MS, signal);
+    }
+  };
+  var visibleAfter = async (ms, signal) => {
+    do {
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      signal?.throwIfAborted();
+    } while (document.visibilityState === "hidden");
+  };
   var askBlob = async (wanted, signal) => (await ask(wanted.path, signal)).blob();
   var lineOf = (text) => {
     const line = JSON.parse(text);
@@ -689,13 +707,16 @@
       error: null,
       path: null
     });
+    const [behind, setBehind] = d2(null);
     const [turn, setTurn] = d2(0);
     const again = b(() => setTurn((before) => before + 1), []);
     A2(() => {
       if (path === null) return void 0;
       const stop = new AbortController();
-      askReply({ path }, stop.signal).then((data) => setReply({ data, error: null, path })).catch((cause) => {
+      askReply({ path }, stop.signal, (indexed2) => setBehind({ indexed: indexed2, path })).then((data) => setReply({ data, error: null, path })).catch((cause) => {
         if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+      }).finally(() => {
+        if (!stop.signal.aborted) setBehind(null);
       });
       return () => stop.abort();
     }, [path, turn, tick]);
@@ -704,7 +725,8 @@
       const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);
       return () => clearInterval(timer);
     }, [everyMs, path, again]);
-    return { data: reply.data, error: reply.error, loading: path !== null && reply.path !== path, again };
+    const indexed = behind?.path === path ? behind.indexed : null;
+    return { data: reply.data, error: reply.error, indexed, loading: path !== null && reply.path !== path, again };
   };
   var useLines = (wanted, receive, { once = false } = {}) => {
     const path = wanted?.path ?? null;
@@ -778,21 +800,33 @@
   // src/format.ts
   var UNIT = " %";
   var DASH = "–";
-  var count = (value) => Math.round(value).toLocaleString("en-US");
+  var fixed = (value, digits) => {
+    const exact = Math.abs(value).toFixed(30);
+    const point = exact.indexOf(".");
+    const kept = exact.slice(0, digits ? point + digits + 1 : point);
+    const isTie = point > 0 && /^50*$/.test(exact.slice(point + digits + 1));
+    const isEven = Number(kept.at(-1)) % 2 === 0;
+    return isTie && isEven ? `${value < 0 ? "-" : ""}${kept}` : value.toFixed(digits);
+  };
+  var significant = (value) => {
+    const exponent = value ? Math.floor(Math.log10(Math.abs(value))) : 0;
+    return exponent < -20 || exponent > 2 ? Number(value.toPrecision(3)) : Number(fixed(value, 2 - exponent));
+  };
+  var count = (value) => Number(fixed(value, 0)).toLocaleString("en-US");
   var amount = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
   var percent = (share) => {
     if (share === null || share === void 0 || Number.isNaN(share)) return DASH;
     if (share > 0 && share < 1e-3) return `< 0.1${UNIT}`;
     if (share > 0.999 && share < 1) return `> 99.9${UNIT}`;
-    return `${(100 * share).toFixed(1)}${UNIT}`;
+    return `${fixed(100 * share, 1)}${UNIT}`;
   };
-  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : value.toFixed(digits);
+  var decimal = (value, digits = 3) => value === null || value === void 0 || Number.isNaN(value) ? DASH : fixed(value, digits);
   var number = (value) => {
     if (value === null || value === void 0 || Number.isNaN(value)) return DASH;
     if (Math.abs(value) >= 100) return count(value);
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
-  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(3)}`;
+  var signed = (value) => value === null || value === void 0 ? DASH : `${value > 0 ? "+" : value < 0 ? "−" : ""}${fixed(Math.abs(value), 3)}`;
   var SIZES = ["bytes", "KB", "MB", "GB", "TB"];
   var bytes = (value) => {
     let size = value;
@@ -820,11 +854,12 @@
     const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
     return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
   };
-  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${low.toFixed(3)} to ${high.toFixed(3)}`;
+  var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${fixed(low, 3)} to ${fixed(high, 3)}`;
+  var percents = (low, high) => `${fixed(100 * low, 1)} to ${percent(high)}`;
   var compact = (value) => {
     if (Math.abs(value) >= 1e6) return `${number(value / 1e6)}M`;
     if (Math.abs(value) >= 1e3) return `${number(value / 1e3)}k`;
-    return String(Number(value.toPrecision(3)));
+    return String(significant(value));
   };
 
   // src/text.ts
@@ -837,6 +872,7 @@
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   };
   var visible = (text) => text.replaceAll("\r\n", "\n").replace(HIDDEN, named).replace(MARKS, (_3, kept, more) => `${kept}⟨${[...more].length} more marks⟩`);
+  var sentence = (text) => text.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
   var visibleLine = (text, limit) => {
     const line = text.slice(0, 4 * limit).split(/\s+/u).filter(Boolean).join(" ");
     return visible(line.length <= limit ? line : `${line.slice(0, limit - 1)}…`);
@@ -882,6 +918,7 @@
 
   // src/parts/common.tsx
   var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
+  var FilePath = ({ text, limit = 300 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit).split("/").flatMap((part2, at) => at ? ["/", /* @__PURE__ */ a3("wbr", {}, at), part2] : [part2]) });
   var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(--[a-z][a-z-]*)/).map((part2, at) => at % 2 ? /* @__PURE__ */ a3("code", { class: "option", children: part2 }, at) : part2) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
@@ -889,7 +926,7 @@
     const facts = [where, layer, position !== null && position !== void 0 && `at character ${position + 1}`].filter(Boolean);
     return /* @__PURE__ */ a3("div", { class: "error", role: "alert", children: [
       /* @__PURE__ */ a3("p", { children: [
-        /* @__PURE__ */ a3("b", { children: visible(error.message) }),
+        /* @__PURE__ */ a3("b", { children: sentence(visible(error.message)) }),
         facts.length > 0 && /* @__PURE__ */ a3("span", { class: "quiet", children: [
           " ",
           visible(facts.join(", "))
@@ -900,7 +937,7 @@
         visible(nearest),
         "."
       ] }),
-      hint && /* @__PURE__ */ a3("p", { children: visible(hint) }),
+      hint && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(hint)) }) }),
       error.status === 409 && /* @__PURE__ */ a3("button", { type: "button", onClick: () => location.reload(), children: "Load again" })
     ] });
   };
@@ -921,10 +958,11 @@
       title2 && /* @__PURE__ */ a3("h2", { children: title2 }),
       lead && /* @__PURE__ */ a3("p", { class: "section-lead", children: lead }),
       reply.error && /* @__PURE__ */ a3(ErrorBox, { error: reply.error }),
-      !reply.data && !reply.error && late && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Loading…" }),
+      !reply.data && !reply.error && late && /* @__PURE__ */ a3(Waiting, { indexed: reply.indexed }),
       reply.data && /* @__PURE__ */ a3(Boundary, { name: title2 ?? id ?? "panel", children: /* @__PURE__ */ a3(Drawn, { draw: children, data: reply.data }) })
     ] });
   };
+  var Waiting = ({ indexed }) => /* @__PURE__ */ a3("p", { class: "quiet waiting", role: indexed ? "status" : void 0, children: indexed ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.` : "Loading…" });
   var Drawn = ({ draw, data }) => /* @__PURE__ */ a3($, { children: draw(data) });
   var copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
@@ -959,7 +997,7 @@
     return /* @__PURE__ */ a3("p", { class: text ? "status shown" : "status", role: "status", children: text });
   };
   var Command = ({ name, text }) => /* @__PURE__ */ a3("div", { class: "copyable", children: [
-    /* @__PURE__ */ a3("code", { tabIndex: 0, role: "region", "aria-label": name, children: visible(text) }),
+    /* @__PURE__ */ a3("code", { tabIndex: 0, role: "region", "aria-label": name, children: /* @__PURE__ */ a3(WithOptions, { text: visible(text) }) }),
     /* @__PURE__ */ a3("button", { type: "button", disabled: !isPlain(text), onClick: () => copyAndSay(text, name), "aria-label": `Copy: ${name}`, children: "Copy" })
   ] });
   var Scrolling = ({ label, children }) => /* @__PURE__ */ a3("div", { class: "scrolling", tabIndex: 0, role: "region", "aria-label": label, children });
@@ -972,7 +1010,7 @@
       title2,
       " "
     ] }),
-    /* @__PURE__ */ a3(WithOptions, { text: visible(text) })
+    /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(text)) })
   ] }, text)) });
   var Tip = () => {
     const [tip, setTip] = d2(null);
@@ -1092,22 +1130,25 @@
       /* @__PURE__ */ a3(TheirBlock, { text: about.manifest, label: "Manifest" })
     ] })
   ] });
-  var Files = ({ about }) => /* @__PURE__ */ a3(Scrolling, { label: "Files", children: /* @__PURE__ */ a3("table", { children: [
-    /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
-      /* @__PURE__ */ a3("th", { scope: "col", children: "Path" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Size" }),
-      /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Lines" }),
-      /* @__PURE__ */ a3("th", { scope: "col", children: "Changed" })
-    ] }) }),
-    /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
-      /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(Theirs, { text: file.path, limit: 300 }) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
-      /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
-    ] }, `${file.role} ${file.path}`)) })
-  ] }) });
+  var Files = ({ about }) => {
+    const hasLines = about.files.some((file) => file.lines !== null);
+    return /* @__PURE__ */ a3(Scrolling, { label: "Files", children: /* @__PURE__ */ a3("table", { children: [
+      /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Path" }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Size" }),
+        hasLines && /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Lines" }),
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Changed" })
+      ] }) }),
+      /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
+        /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(FilePath, { text: file.path }) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
+        hasLines && /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
+        /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
+      ] }, `${file.role} ${file.path}`)) })
+    ] }) });
+  };
   var BadLines = ({ about }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("h2", { class: "section", children: [
       "Lines that cannot be read: ",
@@ -1161,7 +1202,7 @@
       setParameters({ offset: next ? String(next) : null }, { replace: false });
       document.querySelector(".tasks")?.scrollIntoView({ block: "nearest" });
     };
-    const text = matches === 0 ? `no ${noun} of ${count(total)} match` : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
+    const text = total === 0 ? `no ${noun} yet` : matches === 0 ? `no ${noun} of ${count(total)} match` : `${count(offset + 1)} to ${count(Math.min(offset + size, matches))} of ${count(matches)}${matches < total ? ` that match, of ${count(total)}` : ""} ${noun}`;
     return /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": below ? "Pages, below the table" : "Pages of the table", children: [
       /* @__PURE__ */ a3("button", { type: "button", disabled: offset === 0, onClick: () => to(Math.max(0, offset - size)), children: "Previous" }),
       /* @__PURE__ */ a3("p", { role: below ? void 0 : "status", children: text }),
@@ -1197,12 +1238,12 @@
   var Standing = ({ cluster }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("h1", { class: "small", children: /* @__PURE__ */ a3(Theirs, { text: cluster.name }) }),
     /* @__PURE__ */ a3("p", { class: "lead", children: [
-      /* @__PURE__ */ a3(Theirs, { text: cluster.output_dir }),
+      /* @__PURE__ */ a3(FilePath, { text: cluster.output_dir }),
       ", as of ",
       moment(cluster.asked_at),
       " (",
-      duration(Math.max(0, Date.now() / 1e3 - cluster.asked_at)),
-      " ago)"
+      ago(cluster.asked_at),
+      ")"
     ] }),
     cluster.problem && /* @__PURE__ */ a3("p", { class: "error", children: visible(cluster.problem) }),
     /* @__PURE__ */ a3("dl", { class: "key-figures", children: [...cluster.counts, ...cluster.rollouts].map((line, at) => /* @__PURE__ */ a3("div", { children: [
@@ -1227,10 +1268,19 @@
       /* @__PURE__ */ a3("tbody", { children: cluster.units.map((unit) => /* @__PURE__ */ a3(UnitRow, { unit }, unit.name)) })
     ] }) })
   ] });
+  var ago = (at) => {
+    const seconds = Date.now() / 1e3 - at;
+    return seconds < 1 ? "now" : `${duration(seconds)} ago`;
+  };
+  var SIGNS = { good: "✓", bad: "✕", open: "…" };
   var or = (value) => value === null ? "–" : count(value);
   var UnitRow = ({ unit }) => /* @__PURE__ */ a3("tr", { "data-row": true, id: unitId(unit), tabIndex: -1, children: [
     /* @__PURE__ */ a3("th", { scope: "row", children: unit.run ? /* @__PURE__ */ a3("a", { href: runPlace(unit.run), children: /* @__PURE__ */ a3(Theirs, { text: unit.name }) }) : /* @__PURE__ */ a3(Theirs, { text: unit.name }) }),
-    /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3("span", { class: `standing ${toneOf(unit)}`, children: visible(unit.standing) }) }),
+    /* @__PURE__ */ a3("td", { class: "nowrap", children: /* @__PURE__ */ a3("span", { class: `standing ${toneOf(unit)}`, children: [
+      SIGNS[toneOf(unit)],
+      " ",
+      visible(unit.standing)
+    ] }) }),
     /* @__PURE__ */ a3("td", { class: "n", children: [
       or(unit.scored),
       unit.expected !== null && /* @__PURE__ */ a3("small", { children: [
@@ -1240,14 +1290,14 @@
     ] }),
     /* @__PURE__ */ a3("td", { class: "n", children: or(unit.failed) }),
     /* @__PURE__ */ a3("td", { class: "n", children: or(unit.left) }),
-    /* @__PURE__ */ a3("td", { children: [
+    /* @__PURE__ */ a3("td", { children: unit.job || unit.job_id ? /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3(Theirs, { text: unit.job, limit: 60 }),
       " ",
       /* @__PURE__ */ a3("small", { children: visible(unit.job_id) })
-    ] }),
+    ] }) : "–" }),
     /* @__PURE__ */ a3("td", { class: "n", children: count(unit.restarts) }),
     /* @__PURE__ */ a3("td", { class: "text", children: [
-      unit.reason && /* @__PURE__ */ a3(Theirs, { text: unit.reason, limit: 200 }),
+      unit.reason ? /* @__PURE__ */ a3(Theirs, { text: unit.reason, limit: 200 }) : unit.log.length === 0 && "–",
       unit.log.length > 0 && /* @__PURE__ */ a3("details", { children: [
         /* @__PURE__ */ a3("summary", { children: "Last log lines" }),
         /* @__PURE__ */ a3(TheirBlock, { text: unit.log.join("\n"), label: `Last log lines of ${visible(unit.name)}` })
@@ -1260,7 +1310,6 @@
     const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
     const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
     if (seeds.length * chunks.length < 2) return null;
-    const signs = { good: "✓", bad: "✕", open: "…" };
     return /* @__PURE__ */ a3(Scrolling, { label: "Seeds by chunks", children: /* @__PURE__ */ a3("table", { class: "grid-table", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "col", children: "Seed" }),
@@ -1272,7 +1321,7 @@
           const unit = units.find((candidate) => candidate.seed === seed && candidate.chunk === chunk);
           if (!unit) return /* @__PURE__ */ a3("td", {}, chunk);
           const tip = `${unit.standing}: ${or(unit.scored)} of ${or(unit.expected)} scored`;
-          return /* @__PURE__ */ a3("td", { class: toneOf(unit), children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: signs[toneOf(unit)] }) }, chunk);
+          return /* @__PURE__ */ a3("td", { class: toneOf(unit), children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: SIGNS[toneOf(unit)] }) }, chunk);
         })
       ] }, seed)) })
     ] }) });
@@ -1292,7 +1341,8 @@
     if (whole && step <= 1) return 1;
     const power = 10 ** Math.floor(Math.log10(step));
     const distance = (nice) => Math.abs(Math.log10(power * nice / step));
-    return power * [1, 2, 2.5, 5, 10].reduce((best, nice) => distance(nice) < distance(best) ? nice : best);
+    const factors = whole && power === 1 ? [1, 2, 3, 5, 10] : [1, 2, 2.5, 5, 10];
+    return power * factors.reduce((best, nice) => distance(nice) < distance(best) ? nice : best);
   };
   var niceTicks = (largest) => {
     const step = niceStep(largest / 4, true);
@@ -1474,6 +1524,10 @@
       /* @__PURE__ */ a3("path", { d: shapes[1] })
     ] });
   };
+  var isLogarithmic = (edges) => {
+    const widths = edges.slice(1).map((edge, at) => edge - (edges[at] ?? 0));
+    return (widths[widths.length - 1] ?? 0) > 2 * (widths[0] ?? 0);
+  };
   var rounded = (value) => Number(value.toPrecision(6));
   var Brush = ({ histogram, label, chosen, onChoose }) => {
     const { edges, counts, all_counts: all } = histogram;
@@ -1506,6 +1560,7 @@
     return /* @__PURE__ */ a3("fieldset", { class: "brush", children: [
       /* @__PURE__ */ a3("legend", { children: [
         label,
+        isLogarithmic(edges) && /* @__PURE__ */ a3("span", { class: "scale", children: ", log scale" }),
         " ",
         histogram.missing > 0 && /* @__PURE__ */ a3("small", { children: [
           count(histogram.missing),
@@ -1598,7 +1653,7 @@
     A2(() => setText(query), [query]);
     useKeys({ "/": () => input.current?.select() });
     const bad = error?.status === 400 ? error.reply : null;
-    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed(query, bad.position, bad.nearest) : null;
+    const fix = bad?.nearest && bad.position !== null && bad.position !== void 0 ? fixed2(query, bad.position, bad.nearest) : null;
     return /* @__PURE__ */ a3(
       "form",
       {
@@ -1637,7 +1692,7 @@
               /* @__PURE__ */ a3("mark", { children: visible(query.slice(bad.position)) || " " })
             ] }),
             /* @__PURE__ */ a3("p", { children: [
-              visible(bad.message ?? ""),
+              sentence(visible(bad.message ?? "")),
               " ",
               visible(bad.hint ?? ""),
               " ",
@@ -1651,7 +1706,7 @@
       }
     );
   };
-  var fixed = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
+  var fixed2 = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
   var QueryExamples = () => /* @__PURE__ */ a3("p", { class: "quiet", children: [
     "Try",
     " ",
@@ -1836,7 +1891,8 @@
         /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
         /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
         tasks.error && tasks.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: tasks.error }),
-        tasks.data && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
+        tasks.data?.total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "No task has a score in both runs." }),
+        tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
           /* @__PURE__ */ a3(Pages, { offset: tasks.data.offset, size: SIZE, matches: tasks.data.matches, total: tasks.data.total, noun: "tasks" }),
           /* @__PURE__ */ a3(Table, { label: "Compared tasks", sort, heads: HEADS, children: tasks.data.tasks.map((task) => /* @__PURE__ */ a3(TaskLine, { task, a: a4, b: b2 }, task.task)) })
         ] })
@@ -1879,7 +1935,7 @@
     ] });
   };
   var Said = ({ comparison }) => /* @__PURE__ */ a3($, { children: [
-    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: visible(comparison.verdict) }),
+    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: sentence(visible(comparison.verdict)) }),
     /* @__PURE__ */ a3("div", { class: "sides", children: [
       /* @__PURE__ */ a3(Side2, { name: "A", side: comparison.a }),
       /* @__PURE__ */ a3(Side2, { name: "B", side: comparison.b }),
@@ -1913,7 +1969,7 @@
       /* @__PURE__ */ a3("a", { href: runPlace(side.run.id), children: /* @__PURE__ */ a3(Theirs, { text: side.run.model || side.run.name, limit: 60 }) })
     ] }),
     /* @__PURE__ */ a3("p", { class: "quiet", children: [
-      /* @__PURE__ */ a3(Theirs, { text: side.run.path, limit: 90 }),
+      /* @__PURE__ */ a3(FilePath, { text: side.run.path }),
       ", ",
       moment(side.run.started_at)
     ] }),
@@ -1991,10 +2047,10 @@
       ] })
     ] }),
     /* @__PURE__ */ a3("div", { class: "node-body", children: [
-      node.likely_cause && node.likely_cause !== parent?.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: node.likely_cause, limit: 1e3 }) }),
+      node.likely_cause && node.likely_cause !== parent?.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Said2, { text: node.likely_cause }) }),
       node.next_action && node.next_action !== parent?.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
-        /* @__PURE__ */ a3(Theirs, { text: node.next_action, limit: 1e3 })
+        /* @__PURE__ */ a3(Said2, { text: node.next_action })
       ] }),
       node.query && node.level !== "message" && node.attempts !== parent?.attempts && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
       node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, parent: node, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
@@ -2011,6 +2067,7 @@
       ] })
     ] })
   ] });
+  var Said2 = ({ text }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visibleLine(text, 1e3)) }) });
   var Finding = ({ finding, run }) => /* @__PURE__ */ a3("li", { class: finding.severity, children: [
     /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("span", { class: `severity ${finding.severity}`, children: finding.severity }),
@@ -2023,10 +2080,10 @@
         visible(finding.cause)
       ] })
     ] }),
-    finding.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: finding.likely_cause, limit: 1e3 }) }),
+    finding.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Said2, { text: finding.likely_cause }) }),
     finding.next_action && /* @__PURE__ */ a3("p", { children: [
       /* @__PURE__ */ a3("b", { children: "Next: " }),
-      /* @__PURE__ */ a3(Theirs, { text: finding.next_action, limit: 1e3 })
+      /* @__PURE__ */ a3(Said2, { text: finding.next_action })
     ] }),
     finding.task !== null && finding.rollout !== null && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: rolloutPlace(run, finding.task, finding.rollout), children: visible(keyText(finding.task, finding.rollout)) }) }),
     finding.evidence.length > 0 && /* @__PURE__ */ a3("details", { children: [
@@ -4009,12 +4066,43 @@
   }
 
   // src/parts/virtual.ts
+  var UNDER_HEADER = 56;
+  var MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
+  var useGoal = (view, list) => {
+    const goal = T2(null);
+    const [, redraw] = _2((turn) => turn + 1, 0);
+    A2(() => {
+      const forget = () => {
+        goal.current = null;
+      };
+      for (const move of MOVES) addEventListener(move, forget, { capture: true, passive: true });
+      return () => {
+        for (const move of MOVES) removeEventListener(move, forget, { capture: true });
+      };
+    }, []);
+    F2(() => {
+      if (!goal.current) return;
+      const { at, offset } = goal.current;
+      const [next] = view.getOffsetForIndex(at, "start") ?? [offset];
+      if (next !== offset) {
+        goal.current.offset = next;
+        view.scrollToIndex(at, { align: "start" });
+      }
+      const element = list.current?.querySelector(`[data-index="${at}"]`);
+      if (element && !element.contains(document.activeElement)) element.focus({ preventScroll: true });
+    });
+    return b((at) => {
+      goal.current = { at, offset: null };
+      redraw(0);
+    }, []);
+  };
   var useWindow = (count2, scrollMargin, estimate) => {
     const [, redraw] = _2((turn) => turn + 1, 0);
     const options = {
       count: count2,
       estimateSize: estimate,
       scrollMargin,
+      scrollPaddingStart: UNDER_HEADER,
       overscan: 6,
       getScrollElement: () => window,
       initialOffset: () => scrollY,
@@ -4075,16 +4163,7 @@
         askReply(request("outline", spot.places, { row: spot.row, start: page2 * OUTLINE })).then((reply) => setPages((before) => new Map(before).set(page2, reply.items))).catch((cause) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
       }
     }, [needed.join(","), spot]);
-    const open = (at) => {
-      view.scrollToIndex(at, { align: "start" });
-      let tries = 20;
-      const focus = () => {
-        const element = list.current?.querySelector(`[data-index="${at}"]`);
-        if (element) element.focus({ preventScroll: true });
-        else if ((tries -= 1) > 0) requestAnimationFrame(focus);
-      };
-      requestAnimationFrame(focus);
-    };
+    const open = useGoal(view, list);
     A2(() => {
       if (total && target !== null) open(Math.min(target, total - 1));
     }, [total > 0, target]);
@@ -4100,6 +4179,15 @@
       (first.error ?? error) && /* @__PURE__ */ a3(ErrorBox, { error: first.error ?? error }),
       late && !first.data && !first.error && /* @__PURE__ */ a3("p", { class: "quiet waiting", children: "Reading the transcript…" }),
       first.data && total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "This row holds no conversation." }),
+      shown.length < total && /* @__PURE__ */ a3("p", { class: "print-only", children: [
+        "Items ",
+        (shown[0]?.index ?? 0) + 1,
+        " to ",
+        (shown[shown.length - 1]?.index ?? 0) + 1,
+        " of ",
+        count(total),
+        ": those near the screen. The download of the row has all."
+      ] }),
       /* @__PURE__ */ a3("ol", { class: "conversation", "aria-busy": first.loading, ref: list, style: { height: `${view.getTotalSize()}px` }, "aria-label": `Conversation of ${count(total)} items`, children: shown.map((place) => {
         const item = itemAt(place.index);
         return /* @__PURE__ */ a3(
@@ -4315,7 +4403,7 @@
           " to ",
           count(range.end),
           " of ",
-          bytes(range.size)
+          count(range.size)
         ] }),
         /* @__PURE__ */ a3("button", { type: "button", disabled: range.end >= range.size, onClick: () => setStart(range.end), children: "Next" })
       ] }),
@@ -4345,12 +4433,12 @@
     const [isOpen, setOpen] = d2(false);
     const key = /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", children: visible(entry.key) });
     if (entry.kind === "object" || entry.kind === "array") {
-      const noun = entry.kind === "object" ? "members" : "entries";
+      const size = entry.kind === "object" ? amount(entry.size, "member") : `${count(entry.size)} ${entry.size === 1 ? "entry" : "entries"}`;
       return /* @__PURE__ */ a3("details", { onToggle: (event) => setOpen(event.currentTarget.open), children: [
         /* @__PURE__ */ a3("summary", { children: [
           key,
           " ",
-          /* @__PURE__ */ a3("span", { class: "quiet", children: `${count(entry.size)} ${noun}` })
+          /* @__PURE__ */ a3("span", { class: "quiet", children: size })
         ] }),
         isOpen && /* @__PURE__ */ a3(Members, { spot, path: entry.path })
       ] });
@@ -4446,43 +4534,61 @@
       const cell = list.current?.querySelector(chosen === null ? ".begins" : '[aria-current="true"]');
       if (cell && list.current) list.current.scrollTop = cell.offsetTop - list.current.offsetTop - (chosen === null ? 60 : 200);
     }, [range, chosen]);
-    return /* @__PURE__ */ a3(
-      "ol",
-      {
-        class: "token-cells",
-        ref: list,
-        start: range.start,
-        tabIndex: 0,
-        role: "list",
-        "aria-label": `Tokens of turn ${turn}`,
-        onClick: (event) => {
-          const at = event.target.closest("[data-at]")?.getAttribute("data-at");
-          if (at) setParameters({ token: `${turn}.${at}` });
-        },
-        children: range.ids.map((id, at) => {
-          const position = range.start + at;
-          const value = range.log_probs[at];
-          const isTrained = range.mask[at] === 1;
-          const text = range.texts[at];
-          const tip = `position ${position}, id ${id ?? "none"}, log prob ${value === null || value === void 0 ? "none" : decimal(value)}, ${isTrained ? "trained on" : "not trained on"}`;
-          return /* @__PURE__ */ a3(
-            "li",
-            {
-              "data-at": position,
-              "data-tip": tip,
-              "aria-current": position === chosen ? "true" : void 0,
-              class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
-              children: [
-                text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
-                /* @__PURE__ */ a3("span", { children: id ?? "none" }),
-                /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
-              ]
-            },
-            position
-          );
-        })
-      }
-    );
+    const last = range.start + range.ids.length - 1;
+    const choose = (event) => {
+      const at = chosen ?? Math.max(range.start, range.prompt_ids) - 1;
+      const places = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: range.start, End: last };
+      const next = places[event.key];
+      if (next === void 0) return;
+      event.preventDefault();
+      setParameters({ token: `${turn}.${Math.min(last, Math.max(range.start, next))}` });
+    };
+    return /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3(
+        "ol",
+        {
+          class: "token-cells",
+          ref: list,
+          start: range.start,
+          tabIndex: 0,
+          role: "list",
+          "aria-label": `Tokens of turn ${turn}; arrows choose one`,
+          onKeyDown: choose,
+          onClick: (event) => {
+            const at = event.target.closest("[data-at]")?.getAttribute("data-at");
+            if (at) setParameters({ token: `${turn}.${at}` });
+          },
+          children: range.ids.map((id, at) => {
+            const position = range.start + at;
+            const value = range.log_probs[at];
+            const isTrained = range.mask[at] === 1;
+            const text = range.texts[at];
+            const tip = tokenText(range, at);
+            return /* @__PURE__ */ a3(
+              "li",
+              {
+                "data-at": position,
+                "data-tip": tip,
+                "aria-current": position === chosen ? "true" : void 0,
+                class: `token ${level(value)}${isTrained ? " trained" : ""}${position === range.prompt_ids ? " begins" : ""}`,
+                children: [
+                  text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
+                  /* @__PURE__ */ a3("span", { children: id ?? "none" }),
+                  /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
+                ]
+              },
+              position
+            );
+          })
+        }
+      ),
+      /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: chosen !== null && chosen >= range.start && chosen <= last ? `Chosen: ${tokenText(range, chosen - range.start)}.` : "" })
+    ] });
+  };
+  var tokenText = (range, at) => {
+    const value = range.log_probs[at];
+    const logProb = value === null || value === void 0 ? "none" : decimal(value);
+    return `position ${range.start + at}, id ${range.ids[at] ?? "none"}, log prob ${logProb}, ${range.mask[at] === 1 ? "trained on" : "not trained on"}`;
   };
 
   // src/pages/rollout.tsx
@@ -4628,7 +4734,7 @@
     ] });
   };
   var Rest = ({ spot, name }) => {
-    const [opened, setOpened] = d2(() => matchMedia("(min-width: 60rem)").matches);
+    const [opened, setOpened] = d2(() => matchMedia("(min-width: 52rem)").matches);
     return /* @__PURE__ */ a3("details", { class: "rest", open: opened, onToggle: (event) => setOpened(event.currentTarget.open), children: [
       /* @__PURE__ */ a3("summary", { children: "Times and commands" }),
       opened && /* @__PURE__ */ a3($, { children: [
@@ -4764,7 +4870,7 @@
   var TimeList = ({ spot }) => {
     const reply = useReply(request("times", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Time", class: "side-panel", children: (times) => {
-      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: visible(times.absent || "The rows hold no times.") });
+      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: sentence(visible(times.absent || "The rows hold no times.")) });
       const end = Math.max(...times.spans.map((span) => span.end_s), 1e-9);
       return /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("ol", { class: "spans", children: times.spans.map((span, at) => /* @__PURE__ */ a3("li", { "data-tip": `${span.name}: from ${duration(span.start_s)} to ${duration(span.end_s)}`, children: [
@@ -4828,7 +4934,7 @@
     const base = live?.base ?? page2.data?.base ?? null;
     useLines(page2.data ? request("live", { run }) : null, setLive);
     const tick = useGrowth(base?.indexed_bytes ?? null);
-    const name = visibleLine(page2.data?.title || page2.data?.run.name || "run", 80);
+    const name = visibleLine(page2.data?.title || page2.data?.run.name || (page2.error ? "no run" : "…"), 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("nav", { class: "parts", "aria-label": "Parts of the run", children: [
@@ -4844,10 +4950,10 @@
         /* @__PURE__ */ a3("ul", { children: PARTS.map(([key, title2]) => /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: placeOfPart(run, key), "aria-current": key === part2 ? "page" : void 0, children: title2 }) }, key)) }),
         live && live.run.state === "running" && /* @__PURE__ */ a3(LiveBadge, { live })
       ] }),
-      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
+      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, "aria-busy": page2.loading && !page2.data, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
         page2.error && /* @__PURE__ */ a3(ErrorBox, { error: page2.error }),
         base && isUnread(base) && /* @__PURE__ */ a3(Indexing, { base }),
-        children({ id: run, name, page: page2, live, tick })
+        !page2.error && children({ id: run, name, page: page2, live, tick })
       ] })
     ] });
   };
@@ -4888,7 +4994,7 @@
       if (live?.changed) again();
     }, [live, again]);
     return /* @__PURE__ */ a3($, { children: [
-      page2.data && /* @__PURE__ */ a3(Head, { page: page2.data }),
+      page2.data ? /* @__PURE__ */ a3(Head, { page: page2.data }) : /* @__PURE__ */ a3("h1", { children: view.name }),
       isRunning && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
       /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id, isRunning }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
     ] });
@@ -5035,12 +5141,17 @@
       ] }, line.name)) })
     ] });
   };
-  var barRows = (bars) => bars.map((bar) => [bar.label, count(bar.count)]);
+  var barRows = (bars) => {
+    const total = bars.reduce((sum, bar) => sum + bar.count, 0);
+    return bars.map((bar) => [bar.label, count(bar.count), percent(total ? bar.count / total : null)]);
+  };
+  var meanText = (mean, binary) => binary ? percent(mean.value) : decimal(mean.value);
+  var rangeText = ({ low, high }, binary) => low === null || high === null ? "-" : binary ? percents(low, high) : interval(low, high);
   var Charts = ({ figures, run }) => {
     const link = (bar) => bar.query ? tablePlace(run, bar.of, bar.query) : null;
     const last = figures.pass_rates.length - 1;
     return /* @__PURE__ */ a3($, { children: [
-      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
+      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks", "Share"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
         ColumnChart,
         {
           bars: figures.pass_rates,
@@ -5056,29 +5167,29 @@
         {
           title: figures.binary ? "pass@k and pass^k" : "Best of k",
           reading: "How much the best of k rollouts gains over one. Whiskers: 95 %.",
-          heads: ["k", "Best of k", "95 %", "pass^k", "Tasks"],
+          heads: ["k", figures.binary ? "pass@k" : "best of k", "95 %", ...figures.binary ? ["pass^k"] : [], "Tasks"],
           rows: figures.curve.map((point) => [
             String(point.k),
-            figures.binary ? percent(point.best.value) : decimal(point.best.value),
-            interval(point.best.low, point.best.high),
-            point.worst === null ? "–" : percent(point.worst),
+            meanText(point.best, figures.binary),
+            rangeText(point.best, figures.binary),
+            ...figures.binary ? [percent(point.worst)] : [],
             count(point.tasks)
           ]),
           children: /* @__PURE__ */ a3(CurveChart, { points: figures.curve, binary: figures.binary })
         }
       ),
-      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
+      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts", "Share"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
       figures.lengths.length > 1 && /* @__PURE__ */ a3(
         Figure,
         {
           title: "Reward against length",
           reading: "Grey bars: how many rollouts are of that length. Choose a point to read them.",
-          heads: ["Output tokens", "Mean reward", "95 %", "Rollouts"],
+          heads: ["Output tokens", "Rollouts", "Mean reward", "95 %"],
           rows: figures.lengths.map((bin) => [
             `${count(bin.low)} to ${count(bin.high)}`,
-            decimal(bin.reward.value),
-            interval(bin.reward.low, bin.reward.high),
-            count(bin.rollouts)
+            count(bin.rollouts),
+            meanText(bin.reward, figures.binary),
+            rangeText(bin.reward, figures.binary)
           ]),
           children: /* @__PURE__ */ a3(LengthChart, { bins: figures.lengths, binary: figures.binary, link: (bin) => bin.query ? tablePlace(run, "rollouts", bin.query) : null })
         }
@@ -5180,18 +5291,27 @@
     return /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: [
       /* @__PURE__ */ a3("h1", { children: "Runs" }),
       session && /* @__PURE__ */ a3("p", { class: "lead", children: [
-        "In ",
-        session.paths.map((path) => visible(path)).join(", "),
+        "In",
+        " ",
+        session.paths.map((path, at) => /* @__PURE__ */ a3("span", { children: [
+          at > 0 && ", ",
+          /* @__PURE__ */ a3(FilePath, { text: path })
+        ] }, path)),
         "."
       ] }),
       session && session.clusters.length > 0 && /* @__PURE__ */ a3("section", { class: "clusters", "aria-label": "Runs over many jobs", children: [
         /* @__PURE__ */ a3("h2", { children: "Over many jobs" }),
         /* @__PURE__ */ a3("ul", { class: "links", children: session.clusters.map((cluster) => /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: `/k/${cluster.id}`, "data-row": true, children: /* @__PURE__ */ a3(Theirs, { text: cluster.name }) }) }, cluster.id)) })
       ] }),
-      /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (data) => /* @__PURE__ */ a3(RunTable, { runs: (latest ?? data).runs, first }) })
+      /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (data) => /* @__PURE__ */ a3(RunTable, { runs: (latest ?? data).runs, first, paths: session?.paths ?? [] }) })
     ] });
   };
-  var RunTable = ({ runs, first }) => {
+  var shortPath = (path, folders) => {
+    const folder = folders.filter((candidate) => path.startsWith(`${candidate}/`)).sort((a4, b2) => b2.length - a4.length)[0];
+    return folder ? `…${path.slice(folder.length)}` : path;
+  };
+  var RunTable = ({ runs, first, paths }) => {
+    const hasModels = runs.some((run) => run.model);
     const chosen = runs.find((run) => run.id === first);
     return /* @__PURE__ */ a3($, { children: [
       chosen && /* @__PURE__ */ a3("p", { class: "picking", role: "status", children: [
@@ -5204,7 +5324,7 @@
       /* @__PURE__ */ a3("div", { class: "scrolling", tabIndex: 0, role: "region", "aria-label": "Runs", children: /* @__PURE__ */ a3("table", { class: "runs", children: [
         /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
           /* @__PURE__ */ a3("th", { scope: "col", children: "Run" }),
-          /* @__PURE__ */ a3("th", { scope: "col", class: "model", children: "Model" }),
+          hasModels && /* @__PURE__ */ a3("th", { scope: "col", children: "Model" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "State" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Scored" }),
           /* @__PURE__ */ a3("th", { scope: "col", class: "meter-cell", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Coverage" }) }),
@@ -5213,7 +5333,7 @@
           /* @__PURE__ */ a3("th", { scope: "col", children: "Started" }),
           /* @__PURE__ */ a3("th", { scope: "col", children: "Compare" })
         ] }) }),
-        /* @__PURE__ */ a3("tbody", { children: runs.map((run) => /* @__PURE__ */ a3(RunRow, { run, first, alone: runs.length < 2 }, run.id)) })
+        /* @__PURE__ */ a3("tbody", { children: runs.map((run) => /* @__PURE__ */ a3(RunRow, { run, path: shortPath(run.path, paths), first, hasModels, alone: runs.length < 2 }, run.id)) })
       ] }) }),
       runs.length > 8 && /* @__PURE__ */ a3("p", { class: "quiet", children: [
         count(runs.length),
@@ -5223,15 +5343,15 @@
       ] })
     ] });
   };
-  var RunRow = ({ run, first, alone }) => {
+  var RunRow = ({ run, path, first, hasModels, alone }) => {
     const ended = run.scored + run.failed;
     return /* @__PURE__ */ a3("tr", { "data-row": true, class: run.state, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: [
-        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.environment || run.name, limit: 60 }) }),
-        /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(Theirs, { text: run.path, limit: 90 }) }),
-        run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: visible(run.problem) })
+        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.environment || run.name, limit: 80 }) }),
+        /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(FilePath, { text: path, limit: 120 }) }),
+        run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: sentence(visible(run.problem)) })
       ] }),
-      /* @__PURE__ */ a3("td", { class: "model", children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
+      hasModels && /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3(Theirs, { text: run.model || "–", limit: 40 }) }),
       /* @__PURE__ */ a3("td", { children: [
         /* @__PURE__ */ a3("span", { class: `state ${run.state}`, children: STATES[run.state] }),
         run.state === "running" && /* @__PURE__ */ a3("small", { children: [
@@ -5384,7 +5504,7 @@
     ] }) }),
     /* @__PURE__ */ a3("tbody", { children: tasks.map((task) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3("a", { href: taskPlace(run, task.task), children: visible(String(task.task)) }) }),
-      /* @__PURE__ */ a3("td", { children: visible(task.verdict) }),
+      /* @__PURE__ */ a3("td", { class: "nowrap", children: visible(task.verdict) }),
       /* @__PURE__ */ a3("td", { class: "n", children: percent(task.pass_rate) }),
       /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: task.pass_rate ?? 0, tone: task.verdict === "kept" ? "sometimes" : "plain" }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: task.low === null ? "" : `${percent(task.low)} to ${percent(task.high)}` }),
@@ -5465,18 +5585,21 @@
       table.error && !isOld && /* @__PURE__ */ a3(ErrorBox, { error: table.error }),
       /* @__PURE__ */ a3("div", { class: "with-facets", children: [
         /* @__PURE__ */ a3("aside", { "aria-label": "Filters", children: [
-          /* @__PURE__ */ a3(Filters, { facets: facets.data, histograms: histograms.data, query }),
+          !isOld && /* @__PURE__ */ a3(Filters, { facets: facets.data, histograms: histograms.data, query }),
           facets.error && facets.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: facets.error })
         ] }),
-        /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: data && !isOld && /* @__PURE__ */ a3($, { children: [
-          !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
-            /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
-            all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
-          ] }),
-          isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
-          data.matches === 0 && /* @__PURE__ */ a3(QueryExamples, {}),
-          !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
-        ] }) })
+        /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: [
+          isOld && /* @__PURE__ */ a3(QueryExamples, {}),
+          data && !isOld && /* @__PURE__ */ a3($, { children: [
+            !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
+              /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
+              all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
+            ] }),
+            isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
+            data.matches === 0 && query && /* @__PURE__ */ a3(QueryExamples, {}),
+            !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
+          ] })
+        ] })
       ] })
     ] });
   };
@@ -5576,7 +5699,7 @@
     return /* @__PURE__ */ a3($, { children: [
       error && /* @__PURE__ */ a3(ErrorBox, { error }),
       /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: [
-        last ? `${amount(hits.length, "hit")}; ${bytes(last.searched)} of ${amount(last.candidates, "transcript")} are read` : "Searching…",
+        last ? `${amount(hits.length, "hit")} in ${bytes(last.searched)} of ${amount(last.candidates, "transcript")}` : "Searching…",
         last?.limit_reached && "; there are more: narrow the query",
         last && !last.done && " …"
       ] }),
@@ -5633,7 +5756,7 @@
         /* @__PURE__ */ a3("span", { children: [
           "mean ",
           /* @__PURE__ */ a3("b", { children: decimal(group.mean) }),
-          " ± ",
+          ", standard deviation ",
           decimal(group.std)
         ] }),
         /* @__PURE__ */ a3("span", { children: [
@@ -5664,6 +5787,7 @@
       /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, tone: toneOf2(member, best, worst) }, member.row)) })
     ] });
   };
+  var NOTHING = "nothing";
   var toneOf2 = (member, best, worst) => {
     if (!best || !worst || best.reward === worst.reward) return "";
     return member.reward === best.reward ? "best" : member.reward === worst.reward ? "worst" : "";
@@ -5677,7 +5801,7 @@
       " of the output:"
     ] }),
     /* @__PURE__ */ a3("table", { children: /* @__PURE__ */ a3("tbody", { children: difference.variants.map((variant) => /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
+      /* @__PURE__ */ a3("th", { scope: "row", children: variant.name === NOTHING ? "no output there" : /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
       /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: variant.count / total, tone: "plain" }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: amount(variant.count, "rollout") })
     ] }, variant.name)) }) }),

@@ -1,0 +1,38 @@
+"""The reply about a run over many jobs."""
+
+from palestra.viewer.replies.base import Count, Reply
+
+
+class UnitLine(Reply, frozen=True, kw_only=True):
+    """One shard (a seed and a chunk), or a job without shards."""
+
+    name: str
+    seed: str
+    chunk: str
+    standing: str
+    reason: str
+    job: str
+    job_id: str
+    restarts: int
+    expected: int | None
+    scored: int | None
+    failed: int | None
+    left: int | None
+    log: list[str]
+    """The last lines of its log."""
+    run: str
+    """The id of the shard's run; empty when it has no file yet."""
+
+
+class ClusterPage(Reply, frozen=True, kw_only=True):
+    """`/api/k/{cluster}`: what `palestra cluster status` says."""
+
+    id: str
+    name: str
+    output_dir: str
+    counts: list[Count]
+    rollouts: list[Count]
+    units: list[UnitLine]
+    problem: str
+    """Why the executor does not answer; there are then no counts and no units."""
+    asked_at: float

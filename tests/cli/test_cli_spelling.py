@@ -1,0 +1,77 @@
+"""Commands in hints, in the words of the program that the user called."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from palestra.api import how_to_continue
+from palestra.cli.collecting import RESUME_OVERRIDES
+from palestra.cli.gym.commands import COMMANDS
+from palestra.cli.main import app
+from palestra.cli.spelling import command_words, takes_overrides, with_commands_of
+from palestra.settings import CollectSettings
+
+
+@pytest.mark.parametrize(
+    ("program", "text", "expected"),
+    [
+        ("palestra", "start one with `palestra run`", "start one with `palestra run`"),
+        ("gym", "start one with `palestra run`", "start one with `gym env start`"),
+        ("ng", "`palestra benchmark prepare`", "`ng eval prepare`"),
+        ("palestra gym", "`palestra merge`", "`palestra gym eval aggregate`"),
+        ("ng_collect_rollouts", "`palestra run` or `palestra eval`", "`ng_run` or `ng_e2e_collect_rollouts`"),
+        ("nemo_gym_status", "`palestra run`", "`nemo_gym_run`"),
+        ("gym", "`palestra profile --allow-partial`", "`gym eval profile --allow-partial`"),
+        ("gym", "`palestra test --record`", "`palestra test --record`"),
+        ("gym", "`palestra diagnose RUN`", "`palestra diagnose RUN`"),
+        ("ng_reward_profile", "`palestra profile --group-by x`", "`palestra profile --group-by x`"),
+        ("ng_run", "`palestra reverify`", "`palestra reverify`"),
+        ("pytest", "`palestra run`", "`palestra run`"),
+    ],
+)  # fmt: skip
+def test_a_hint_quotes_commands_of_the_program_that_was_called(
+    program: str, text: str, expected: str
+) -> None:
+    assert with_commands_of(program, text) == expected
+
+
+def test_the_table_of_gym_names_only_commands_of_palestra() -> None:
+    def paths(group: object, before: str = "") -> set[str]:
+        commands = getattr(group, "commands", {})
+        names = {f"{before}{name}" for name in commands}
+        return names.union(*(paths(c, f"{before}{n} ") for n, c in commands.items()))
+
+    named = {words for command in COMMANDS for words in command.same_as}
+
+    assert named <= paths(typer.main.get_command(app))
+
+
+def test_reverification_has_a_gym_command_and_no_older_one() -> None:
+    assert command_words("reverify", "gym") == "gym eval reverify"
+    assert command_words("reverify", "ng_collect_rollouts") == "palestra reverify"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, "--output out/r.jsonl --resume"),
+        (
+            {"resume_words": RESUME_OVERRIDES},
+            "++output_jsonl_fpath=out/r.jsonl ++resume_from_cache=true",
+        ),
+    ],
+)
+def test_a_stopped_run_goes_on_with_the_options_that_its_program_takes(
+    words: dict[str, Any], expected: str
+) -> None:
+    settings = CollectSettings((), Path("out/r.jsonl"), **words)
+
+    assert f"with {expected} goes on" in how_to_continue(settings)
+
+
+def test_only_the_older_programs_take_nothing_but_overrides() -> None:
+    programs = ("palestra", "gym", "ng", "palestra gym", "ng_collect_rollouts", "nemo_gym_run")
+
+    assert [p for p in programs if takes_overrides(p)] == ["ng_collect_rollouts", "nemo_gym_run"]
