@@ -3,6 +3,9 @@
 import contextlib
 import io
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -196,3 +199,15 @@ def test_every_command_with_a_result_has_the_flag() -> None:
     }
 
     assert without == MAKE_OR_SERVE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_full_disk_behind_standard_output_is_one_error(world: World, flags: list[str]) -> None:
+    words = shlex.join([str(world.scripts / "palestra"), "list", *flags])
+    command = ["sh", "-c", f"{words} > /dev/full"]
+    done = subprocess.run(command, check=False, cwd=world.folder, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].startswith("error: cannot write what the command prints: ")
+    assert len(done.stderr.splitlines()) == 2

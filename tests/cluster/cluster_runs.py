@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,11 +32,20 @@ from palestra.rollouts import prepare
 from palestra.settings import CollectSettings, GivenRows, InputFile, Share
 
 SERVER_PROGRAM = Path(__file__).with_name("answering_server.py")
+ENDPOINT_KEY = "sk-canary-0123456789"
+"""The key of the fixture `endpoint`. No file that a run writes may contain it."""
 AGENT = "mcqa_simple_agent"
 CONFIGS = (
     "resources_servers/mcqa/configs/mcqa.yaml",
     "responses_api_models/openai_model/configs/openai_model.yaml",
 )
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
 
 
 def python(code: str) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 import getpass
 import json
 import os
+import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cluster_runs import ENDPOINT_KEY, free_port
 from slurm_site import wait_until
 
 from palestra.cli.clustering.from_laptop import flags_of
 from palestra.cluster import LoginNode, SshSettings, pack
 from palestra.cluster.configs import ClusterConfig, find_cluster
 from palestra.cluster.executors import ClusterUnreachable
+from palestra.cluster.ledger import KnownRun, known_run, remember
+from palestra.cluster.ports import answered
 from palestra.errors import ConfigError
 
-SERVER = Path(__file__).with_name("answering_server.py")
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-KEY = "sk-canary-9876543210"
 needs_sshd = pytest.mark.skipif(
     SSHD is None or shutil.which("ssh") is None, reason="needs OpenSSH: openssh-server"
 )
@@ -56,18 +57,6 @@ class Site:
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder, port = tmp_path_factory.mktemp("site"), free_port()
@@ -84,28 +73,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         Path("/run/sshd").mkdir(exist_ok=True)
     server = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(folder / "sshd_config")])
     try:
-        wait_until(lambda: answers(port), seconds=30, every=0.05)
+        wait_until(lambda: answered("127.0.0.1", port), seconds=30, every=0.05)
         made = Site(folder, port)
         made.trust()
         yield made
     finally:
         server.terminate()
         server.wait(20)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, SERVER, "--port", str(port)],
-        env={**os.environ, "PALESTRA_SERVER_KEY": KEY},
-    )
-    try:
-        wait_until(lambda: answers(port), seconds=60, every=0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @needs_sshd
@@ -125,10 +99,43 @@ def test_a_host_key_that_has_changed_is_an_error_that_says_so(site: Site) -> Non
             update={"options": (*site.settings.options, "ControlPath=none")}
         )
         with pytest.raises(ConfigError, match=r"host key of 127\.0\.0\.1 is not the one") as caught:
-            LoginNode(settings, 30.0).run("true")
+            LoginNode(settings, 30.0).palestra(["cluster", "status", "it"], folder="/")
     finally:
         site.trust()
-    assert "ssh-keygen -R" in caught.value.hint
+    assert "ssh-keygen -" in caught.value.hint
+    assert f"[127.0.0.1]:{site.port}" in caught.value.hint
+
+
+@needs_sshd
+@pytest.mark.slow
+def test_a_host_that_is_not_known_yet_is_reached_by_the_command_of_the_hint(site: Site) -> None:
+    (site.folder / "known_hosts").write_text("")
+    try:
+        settings = site.settings.model_copy(
+            update={"options": (*site.settings.options, "ControlPath=none")}
+        )
+        with pytest.raises(ConfigError, match="Host key verification failed") as caught:
+            LoginNode(settings, 30.0).run("true")
+        by_hand = shlex.split(caught.value.hint.partition("its key: ")[2])
+        by_hand[1:1] = ["-o", "StrictHostKeyChecking=accept-new"]
+        done = subprocess.run([*by_hand, "echo in"], capture_output=True, check=True, timeout=60)
+    finally:
+        site.trust()
+
+    assert done.stdout == b"in\n"
+
+
+def test_a_run_from_a_laptop_is_known_by_its_folder_on_the_cluster(tmp_path: Path) -> None:
+    registry = tmp_path / "runs.jsonl"
+    there = KnownRun("lap", "/jobs/lap/out", "slurm", login={"host": "login"}, typed="out")
+    remember(there, registry)
+    remember(KnownRun("here", "/jobs/here", "slurm"), registry)
+
+    for name in ("lap", "out", "/jobs/lap/out"):
+        run = known_run(name, registry)
+        assert run is not None
+        assert run.name == "lap"
+    assert known_run("/jobs/here", registry) is None
 
 
 @needs_sshd
@@ -186,7 +193,7 @@ def palestra(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "palestra", "cluster", *words],
         cwd=folder,
-        env={**os.environ, "MY_KEY": KEY, "PALESTRA_STATE_DIR": str(state)},
+        env={**os.environ, "MY_KEY": ENDPOINT_KEY, "PALESTRA_STATE_DIR": str(state)},
         capture_output=True,
         text=True,
         check=False,
@@ -232,7 +239,7 @@ def test_a_run_is_submitted_followed_and_read_from_a_laptop(
     for name in ("rollouts_done.json", "rollouts_manifest.json"):
         assert commit in (jobs / "from-laptop/results" / name).read_text()
     written = [path for path in jobs.rglob("*") if path.is_file()]
-    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+    assert [path for path in written if ENDPOINT_KEY.encode() in path.read_bytes()] == []
 
 
 @needs_sshd

@@ -1,8 +1,6 @@
 """More seeds for a finished run, and runs of one plan that are merged into one."""
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_runs import ENDPOINT_KEY
 from planning import options, planned
-from slurm_site import wait_until
 
 from palestra.cli.clustering.main_steps import share_of_shard
 from palestra.cluster import Run, join_runs, rollouts
@@ -22,8 +20,6 @@ from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete, OtherRun, StaleRun
 from palestra.settings import Share
 
-SERVER = Path(__file__).with_name("answering_server.py")
-KEY = "key-of-the-endpoint"
 COMPARED = (
     "rollouts.jsonl",
     "rollouts_materialized_inputs.jsonl",
@@ -133,33 +129,11 @@ def test_a_shard_that_was_begun_keeps_its_place_when_the_run_grows(tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, SERVER, "--port", str(port)],
-        env={**os.environ, "PALESTRA_SERVER_KEY": KEY},
-    )
-
-    def answers() -> bool:
-        with socket.socket() as sock:
-            return sock.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        wait_until(answers, seconds=60, every=0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("growing")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PALESTRA_STATE_DIR", str(path / "state"))
-        patch.setenv("MY_KEY", KEY)
+        patch.setenv("MY_KEY", ENDPOINT_KEY)
         yield path
 
 
@@ -192,8 +166,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_fewer_seeds_and_other_chunks_are_refused(endpoint: str, from_the_start: Path) -> None:
+    notices: list[str] = []
     with pytest.raises(StaleRun, match="seeds: '0,1,2' -> '0,1'"):
-        collect(endpoint, from_the_start, num_random_seeds=2)
+        collect(endpoint, from_the_start, num_random_seeds=2, report=notices.append)
+    assert not [text for text in notices if "are done already" in text]
     with pytest.raises(StaleRun, match="num_chunks: 'none' -> '2'"):
         collect(endpoint, from_the_start, num_random_seeds=3, num_chunks=2)
 

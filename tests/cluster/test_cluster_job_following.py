@@ -169,12 +169,24 @@ def test_a_supervisor_killed_by_a_signal_is_told_from_one_that_failed(
     assert found.units[2].reason == f"because rollouts-chunk0 failed: {reason}"
 
 
-def test_what_slurm_ended_a_job_for_stands_before_what_the_supervisor_saw(made: World) -> None:
+@pytest.mark.parametrize("status", ["cancelled", "failed"])
+def test_what_slurm_ended_a_job_for_stands_before_what_the_supervisor_saw(
+    made: World, status: str
+) -> None:
     result = made.files.submission("0001").job("shards", 0).result
     result.parent.mkdir(parents=True)
-    result.write_text(json.dumps({"status": "cancelled", "reason": "cancelled by Slurm"}))
+    result.write_text(json.dumps({"status": status, "reason": "what it saw"}))
     told = look(made, Site(job1_0=JobState(Phase.FAILED, "TIMEOUT"))).units[0]
-    assert told.reason == "TIMEOUT: cancelled by Slurm"
+    assert told.reason == "TIMEOUT: what it saw"
+
+
+def test_how_a_job_ended_that_could_not_say_so_is_in_the_ledger_once(made: World) -> None:
+    for _ in range(2):
+        look(made, Site(job1_0=JobState(Phase.FAILED, "TIMEOUT"), job1_1=RUNNING))
+
+    (event,) = made.events("ended")
+    assert (event["shard"], event["job_id"]) == ("rollouts-chunk0", "1_0")
+    assert (event["status"], event["reason"]) == ("failed", "TIMEOUT")
 
 
 def test_a_run_of_which_a_part_was_never_submitted_is_not_done(tmp_path: Path) -> None:
@@ -267,6 +279,13 @@ def test_a_folder_that_is_no_runs_is_said_to_be_none(tmp_path: Path) -> None:
         ("driver exited with 2", "a\nerror: no such key\nhint: export it\n", ": no such key"),
         ("merge was ended by 9", "a\nValueError: torn\n\n", ": ValueError: torn"),
         ("driver exited with 1", "", ""),
+        ("driver exited with 1", "ERROR: no pip\nsrun: launch/slurm: _step_signal\n", ": no pip"),
+        (
+            "driver exited with 1",
+            "KeyError: 1\nsrun: error: node1: Exited with 1\n",
+            ": KeyError: 1",
+        ),
+        ("driver exited with 1", "srun: error: no such step\n", ": srun: error: no such step"),
         ("server ended early: it exited with 0", "(Press CTRL+C to quit)\n", ""),
         ("server ended early: it exited with 0", "error: no space\n", ": no space"),
         ("it serves a, and not b", "GET /v1/models\n", ""),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_runs import World, collected, finish, world
 
+from palestra.cli.clustering.main_steps import known_plan
 from palestra.cluster.completeness import check_shards, write_completeness
 from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete, merge
@@ -50,6 +51,12 @@ def test_a_merge_names_the_shards_that_are_not_done(tmp_path: Path) -> None:
     with pytest.raises(MergeIncomplete, match=r"expected 2 = scored 1 \+ failed 0 \+ left 1"):
         gather(made)
     assert not made.files.merged.output.exists()
+
+
+def test_a_plan_is_known_by_its_file_and_by_the_folder_of_its_run(tmp_path: Path) -> None:
+    made = world(tmp_path, tasks=2)
+
+    assert known_plan(made.files.output_dir) == known_plan(made.submission.plan)
 
 
 def test_what_is_there_can_be_merged_and_each_tasks_share_is_told(tmp_path: Path) -> None:

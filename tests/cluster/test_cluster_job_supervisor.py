@@ -164,6 +164,22 @@ def test_no_orphans_however_the_supervisor_ends(tmp_path: Path, how: signal.Sign
     assert process.returncode != 0
 
 
+def test_a_driver_that_does_not_drain_in_time_is_ended_and_the_result_says_why(
+    tmp_path: Path,
+) -> None:
+    made = world(
+        tmp_path, driver(python("import time; print('runs', flush=True); time.sleep(600)"))
+    )
+    jobs = (dataclasses.replace(made.run.jobs[0], signal_s=1), *made.run.jobs[1:])
+    process = made.write(jobs=jobs).start()
+    logs = Path(made.run.log_dir)
+    until(lambda: any(log.stat().st_size for log in logs.glob("*driver*")), "it did not start")
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=60)
+    assert (process.returncode, made.result()["status"]) == (75, "drained")
+    assert made.result()["reason"].startswith("driver was ended: it did not finish its requests")
+
+
 def test_a_time_limit_ahead_stops_admission_and_what_is_left_is_resumed(tmp_path: Path) -> None:
     made = world(tmp_path, model_server("--pause", "0.4"), driver(), tasks=30)
     made.write(collect=dataclasses.replace(made.run.collect, num_samples_in_parallel=2))

@@ -143,6 +143,12 @@ def test_a_run_sends_one_mail() -> None:
     assert "#SBATCH --mail-type=END,FAIL,INVALID_DEPEND" in lines(written["profile"])
 
 
+def test_a_type_of_mail_that_slurm_would_ignore_is_refused() -> None:
+    on, asked = cluster(), options(sbatch=("mail-user=me", "mail-type=END,FIAL"))
+    with pytest.raises(ConfigError, match=r"'FIAL' is not a type of mail.*FAIL"):
+        scripts(planned(asked, on), asked, on)
+
+
 def test_a_task_follows_its_own_and_no_follower_waits_for_ever() -> None:
     run = planned(options(num_chunks=2, dependent_jobs=1))
 
@@ -164,6 +170,17 @@ def test_what_the_plan_decides_is_not_for_sbatch_options() -> None:
         asked = options(sbatch=text)
         with pytest.raises(ConfigError):
             scripts(planned(asked, on), asked, on)
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [("mem=9G", "mem_mib"), ("time=5", "--time"), ("gres=gpu:2", "--server-gpus")],
+)
+def test_a_directive_of_the_plan_is_refused_with_what_sets_it(text: str, instead: str) -> None:
+    on, asked = cluster(), options(sbatch=text)
+    with pytest.raises(ConfigError) as caught:
+        scripts(planned(asked, on), asked, on)
+    assert instead in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ import pytest
 from slurm_site import slurm_site, wait_until
 
 from installed_wheel import Installation
-from palestra.cluster import Submission, rollouts, run_cmd
+from palestra.cluster import Submission, ledger, rollouts, run_cmd
 from palestra.cluster.executors import Phase, executor_for, unit_ids
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.following import status_of
+from palestra.cluster.following import Standing, status_of
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.units import read_run
 from palestra.config import PACKAGE_ROOT
@@ -234,6 +234,34 @@ def test_the_fields_script_runs_on_a_cluster_from_an_installed_wheel(
     assert [row["responses_create_params"]["temperature"] for row in rows] == [1.0] * 5
 
 
+def test_a_shard_that_goes_back_into_the_queue_leaves_the_others_running(tmp_path: Path) -> None:
+    """The last one: its number in Slurm is that of the whole array."""
+    slow = f"{sys.executable} {SERVER} --host {{host}} --port {{port}} --pause 1"
+    submission = submit(
+        num_random_seeds=2, num_repeats=4, num_samples_in_parallel=1, server_entrypoint=slow
+    )
+    files = RunFiles(tmp_path / "out")
+    outputs = [files.shard(f"rollouts-rs{seed}").output for seed in (0, 1)]
+    wait_until(lambda: all(lines_of(path) for path in outputs), seconds=120)
+
+    last = f"{submission.job_ids['collect']}_1"
+    subprocess.run(["scancel", "--batch", "--signal=USR1", last], check=True, timeout=60)
+    wait_until(lambda: len(endings(files)) == 2, seconds=120)
+    executor_for("slurm").cancel(submission.job_ids.values())
+
+    assert endings(files) == {"rollouts-rs1": "drained", "rollouts-rs0": "done"}
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def endings(files: RunFiles) -> dict[str, str]:
+    """How the last start of each shard ended."""
+    ended = (event for event in ledger.events(files.ledger) if event["event"] == "ended")
+    return {event["shard"]: event["status"] for event in ended}
+
+
 def test_a_dependant_of_a_failed_job_never_starts(tmp_path: Path) -> None:
     submission = submit(preprocess_cmd="exit 3")
 
@@ -362,6 +390,46 @@ def test_what_a_time_limit_cut_short_is_gone_on_with() -> None:
     assert told.state is Phase.FAILED
     keys = [key_of(line.row) for line in read_jsonl(files.merged.output)]
     assert len(keys) == len(set(keys)) == 20, logs_of(submission)
+
+
+BLOCKS = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [10, 15]); "
+"""No SIGUSR1 and no SIGTERM reaches what follows, as where a file system hangs."""
+
+
+def interpreter(path: Path, first: str) -> str:
+    """A Python that runs `first` in each process before anything else."""
+    path.write_text(
+        f"#!{sys.executable}\n{first}os.execv({sys.executable!r}, [{sys.executable!r}, *sys.argv[1:]])\n"
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.alone
+def test_a_shard_at_its_time_limit_without_any_warning_is_gone_on_with(tmp_path: Path) -> None:
+    python, server = tmp_path / "python", tmp_path / "server"
+    server.write_text(f'exec {sys.executable} {SERVER} "$@" --pause 6\n')
+    asked: dict[str, Any] = {
+        "num_repeats": 4,
+        "num_samples_in_parallel": 1,
+        "server_entrypoint": f"bash {server} --host {{host}} --port {{port}}",
+    }
+    to_the_end(submit(on={"python": interpreter(python, BLOCKS)}, time="1", **asked))
+
+    files = RunFiles(tmp_path / "out")
+    shard = status_of(files, read_run(files), executor_for("slurm")).units[0]
+    before = lines_of(files.shard("rollouts").output)
+
+    assert (shard.standing, shard.reason[:7]) == (Standing.FAILED, "TIMEOUT")
+    ended = [event for event in ledger.events(files.ledger) if event["event"] == "ended"]
+    assert (ended[-1]["shard"], ended[-1]["reason"]) == ("rollouts", shard.reason)
+    assert 0 < len(before) < 20
+    server.write_text(f'exec {sys.executable} {SERVER} "$@"\n')
+    again = submit(**asked)
+    assert set(to_the_end(again).values()) == {Phase.DONE}, logs_of(again)
+    # The merged rows are those of the shard: the run has only one.
+    assert set(before) <= set(lines_of(files.merged.output))
+    assert len(lines_of(files.merged.output)) == 20
 
 
 def test_the_site_says_how_large_an_array_may_be() -> None:

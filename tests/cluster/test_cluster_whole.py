@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import socket
 import subprocess
 import sys
 import threading
@@ -12,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_runs import CONFIGS, HANGING, hanging_environment, question
-from slurm_site import wait_until
+from cluster_runs import (
+    CONFIGS,
+    ENDPOINT_KEY,
+    HANGING,
+    SERVER_PROGRAM,
+    hanging_environment,
+    question,
+)
 
 from palestra.cluster import Submission, rollouts
 from palestra.cluster.layout import RunFiles
@@ -21,31 +25,6 @@ from palestra.errors import RunFailed
 from palestra.schema import read_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-CANARY = "sk-canary-0123456789"
-SERVER = Path(__file__).with_name("answering_server.py")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, SERVER, "--host", "127.0.0.1", "--port", str(port)],
-        env={**os.environ, "PALESTRA_SERVER_KEY": CANARY},
-    )
-
-    def answers() -> bool:
-        with socket.socket() as sock:
-            return sock.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        wait_until(answers, seconds=60, every=0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +69,7 @@ def canary_sought_in_command_lines() -> Iterator[set[bytes]]:
         while not over.wait(0.05):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
-                    if CANARY.encode() in (line := path.read_bytes()):
+                    if ENDPOINT_KEY.encode() in (line := path.read_bytes()):
                         found.add(line)
 
     looking = threading.Thread(target=look)
@@ -105,7 +84,7 @@ def canary_sought_in_command_lines() -> Iterator[set[bytes]]:
 def test_a_key_reaches_the_endpoint_and_stands_nowhere(
     tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MY_KEY", CANARY)
+    monkeypatch.setenv("MY_KEY", ENDPOINT_KEY)
 
     with canary_sought_in_command_lines() as found:
         collect(endpoint, num_random_seeds=2)
@@ -117,7 +96,7 @@ def test_a_key_reaches_the_endpoint_and_stands_nowhere(
     assert files.reward_profiling.exists()
     assert [job.name for job in again.run.jobs] == ["merge", "profile"]
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert [path for path in written if CANARY.encode() in path.read_bytes()] == []
+    assert [path for path in written if ENDPOINT_KEY.encode() in path.read_bytes()] == []
 
 
 def test_a_wrong_key_fails_the_run_and_what_depends_on_it_says_why(
@@ -145,7 +124,7 @@ def test_each_job_starts_a_server_for_the_policy_and_one_for_the_judge(
 ) -> None:
     (tmp_path / "judge.yaml").write_text(JUDGE)
     (tmp_path / "verdict").write_text("[[A=B]]")
-    command = f"{sys.executable} {SERVER} --host {{host}} --port {{port}}"
+    command = f"{sys.executable} {SERVER_PROGRAM} --host {{host}} --port {{port}}"
     judge = {
         "type": "generic",
         "model": "strict",
@@ -183,7 +162,7 @@ def test_each_job_starts_a_server_for_the_policy_and_one_for_the_judge(
 def test_a_run_that_a_verifier_ended_goes_on_without_its_row(
     tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MY_KEY", CANARY)
+    monkeypatch.setenv("MY_KEY", ENDPOINT_KEY)
     config = hanging_environment(tmp_path, "async def")
     (tmp_path / "questions.jsonl").write_text(
         "".join(json.dumps(question(n)) + "\n" for n in range(4))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
+import pytest
 from planted import Sound
 from test_planted_bugs import LIMITS, examine
 
@@ -74,6 +75,19 @@ def test_without_a_right_answer_the_advice_is_for_one_file() -> None:
     (finding,) = gold.findings
     assert 'write gold(self, task), or gold = "{field}"' in finding.problem
     assert "verifier_cases" not in finding.problem
+
+
+@pytest.mark.parametrize(("length_weight", "is_advised"), [(0.25, True), (1.0, False)])
+def test_a_part_of_the_reward_for_wrong_answers_is_advised_to_be_declared(
+    length_weight: float, is_advised: bool
+) -> None:
+    def components(answer: str, right: str) -> dict[str, float]:
+        return {"right": (1 - length_weight) * (answer == right), "long": length_weight}
+
+    wrong = examined(environment(data=DATA, prompt=PROMPT, gold="{right}")(components)).checks[1]
+
+    assert wrong.status is Status.FAILED
+    assert ("reward_rules = RewardRules(wrong=0.25)" in wrong.note) is is_advised
 
 
 class Unsure(Sound):

@@ -1,5 +1,6 @@
 """Rows made of tables, chats and questions."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,34 @@ def test_a_record_of_a_table_is_named_by_the_line_on_which_it_begins(tmp_path: P
 
     with pytest.raises(InputDataError, match="line 5: 1 cells under 2 columns"):
         imported(table)
+
+
+def test_a_compressed_file_needs_no_ending(tmp_path: Path) -> None:
+    source = tmp_path / "rows.jsonl"
+    source.write_bytes(gzip.compress(b'{"question": "x"}\n'))
+
+    assert [record.row for record in records_of(source)] == [{"question": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        ("question\nx\n".encode("utf-16"), "the file is UTF-16", "iconv -f UTF-16 -t utf-8"),
+        ("question\né\n".encode("latin1"), "cannot be read", "iconv -f latin1 -t utf-8"),
+        (b"PK\x03\x04\xff", "compressed (zip), not text", "unpack it"),
+    ],
+)
+def test_a_table_that_is_not_utf8_names_its_encoding(
+    tmp_path: Path, data: bytes, message: str, hint: str
+) -> None:
+    source = tmp_path / "t.csv"
+    source.write_bytes(data)
+
+    with pytest.raises(InputDataError) as refusal:
+        list(records_of(source))
+
+    assert message in refusal.value.message
+    assert hint in refusal.value.hint
 
 
 def test_a_folder_is_no_output(tmp_path: Path) -> None:

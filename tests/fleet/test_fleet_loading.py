@@ -91,6 +91,12 @@ def test_an_error_at_import_has_the_author_s_line(tmp_path: Path) -> None:
     assert error.message.startswith(f"{path}:3 cannot be imported: ValueError: invalid literal")
 
 
+def test_a_file_that_exits_at_import_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path, "import sys\nsys.exit(3)\n")
+
+    assert refused(path).message == f"{path}:2 cannot be imported: SystemExit: 3"
+
+
 def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "x = 1\ndef broken(:\n")
 

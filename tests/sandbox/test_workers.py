@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -38,6 +39,13 @@ def pipe(folder: Path) -> Path:
 
 def test_a_call_returns_the_functions_value() -> None:
     assert called("operator:add", [1, "ä"], [None, 2.5]) == Returned([1, "ä", None, 2.5])
+
+
+def test_a_file_in_the_working_directory_hides_no_module_of_python(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('the file of an author')")
+
+    with contextlib.chdir(tmp_path):
+        assert called("operator:add", 1, 2) == Returned(3)
 
 
 def test_a_text_that_is_no_unicode_reaches_the_function() -> None:

@@ -4,6 +4,8 @@ import itertools
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,6 +39,20 @@ Fleets = Callable[..., ScriptedFleet]
 @environment(data=[], prompt="{question}")
 def exact(answer: str, expected_answer: str) -> float:
     return float(answer.strip() == expected_answer)
+
+
+@pytest.mark.slow
+def test_a_script_that_fails_beside_a_scripted_endpoint_ends() -> None:
+    script = (
+        "from palestra.testing import scripted_endpoint\n"
+        "endpoint = scripted_endpoint('yes')\n"
+        "endpoint.__enter__()\n"
+        "raise SystemExit(7)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=30)
+
+    assert done.returncode == 7
 
 
 def test_the_right_answer_verifies_and_another_one_does_not() -> None:

@@ -174,6 +174,28 @@ async def test_a_client_that_trains_for_long_keeps_its_batch() -> None:
     assert len(others) == 3
 
 
+async def test_the_batches_of_a_trainer_that_was_killed_can_be_ended() -> None:
+    """Else one that starts again waits behind their rollouts until their lease is over."""
+
+    async def script(key: Key, attempt: int) -> float:
+        if key.task_id == 9:
+            await asyncio.Event().wait()
+        return 1.0
+
+    http = HttpClient()
+    async with service_over(client_of(ToldAgent(script), in_flight=1)) as url:
+        service = ServiceCalls(http, url, "", patience_s=5).operations
+        await service.submit_batch("old", BatchRequest(requests=[request(9)]))
+        for batch in (await service.list_batches()).batches:
+            await service.close_batch(batch.id)
+        await service.submit_batch("new", BatchRequest(requests=[request(1)]))
+        outcomes, _ = lines_of(await service.take_outcomes("new"))
+        names = [batch.id for batch in (await service.list_batches()).batches]
+
+    assert outcomes == [Key(1, 0)]
+    assert names == ["new"]
+
+
 # Refusals
 
 

@@ -303,7 +303,7 @@ def _file_target(
         near = did_you_mean(path.name, _own_environments())
         raise ConfigError(f"{path} does not exist{near}")
     tree, rows = file_environment(source_file, overrides, report, data=args.input)
-    empty = "" if rows.rows else f"{path} has no rows: its data is empty"
+    empty = "" if rows.rows else f"{args.input or path} has no rows"
     return EvaluationTarget(path.stem, extra=tree, rows=iter(rows.rows), empty=empty)
 
 

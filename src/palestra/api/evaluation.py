@@ -65,7 +65,8 @@ def prepare_evaluation(
         require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
     target = find_target(args, overrides, report)
     if target.empty:
-        raise InputDataError(target.empty, hint="add rows to it: data = [{…}, …]")
+        example = '{"FIELD": …} a line' if args.input else "data = [{…}, …]"
+        raise InputDataError(target.empty, hint=f"add rows to it: {example}")
     config = _config(
         target, args, overrides, report, model_settings=model_settings, own_settings=own_settings
     )

@@ -197,7 +197,8 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
     if slashed and slashed[1] in providers:
         hint = f"{option} {slashed[1]}:{slashed[2]}"
     elif near := nearest(text, providers):
-        hint = f"did you mean {near}:NAME? A model is {FORMS}"
+        form = near if near == LOCAL else f"{near}:NAME"
+        hint = f"did you mean {form}? A model is {FORMS}"
     else:
         hint = f"a model is {FORMS}, or an instance of your configs"
     return ConfigError(

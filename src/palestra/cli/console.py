@@ -1,6 +1,7 @@
 """Print to the user, show errors, and set the exit code of a command."""
 
 import contextlib
+import errno
 import io
 import logging
 import os
@@ -17,7 +18,7 @@ import orjson
 
 from palestra.cli.escaping import visible
 from palestra.cli.spelling import has_flags, typed_program, with_commands_of
-from palestra.errors import CallError, ConfigError, PalestraError, mask_error, with_cause
+from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
 
 if TYPE_CHECKING:
     from palestra.settings import SettingProblem
@@ -215,8 +216,26 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 1
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        code = _end_on_full_disk(error)
     _leave_threads_behind(code)
     raise SystemExit(code)
+
+
+def _end_on_full_disk(error: OSError) -> int:
+    """Show that nothing more can be written, drop what standard output still holds, and return the
+    exit code.
+    """
+    with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123  # a device
+        document = sys.__stdout__
+        for stream in (STDOUT, document.fileno() if document is not None else STDOUT):
+            os.dup2(nowhere.fileno(), stream)
+    target = error.filename or "what the command prints"
+    return show_error(
+        RunFailed(f"cannot write {target}: {error.strerror}", hint="free space there")
+    )
 
 
 def _leave_threads_behind(code: int) -> None:

@@ -1,9 +1,10 @@
 """How complete a run's shards are: whether a merge may begin, and what a partial merge lacks."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import orjson
 
@@ -16,6 +17,7 @@ from palestra.schema import FAILURE_TERMINAL, TASK_INDEX, RolloutKey, key_of, re
 from palestra.system import replacing
 
 MOST_NAMED = 10
+T = TypeVar("T")
 
 
 def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]:
@@ -27,13 +29,13 @@ def check_shards(run: Run, files: RunFiles, *, allow_partial: bool) -> list[str]
     names = [shard.name for shard in run.shards]
     open_shards = [name for name in names if not is_done(files.shard(name))]
     if open_shards and not allow_partial:
-        lines = [f"{name}: {_how_far(files, name)}" for name in open_shards[:MOST_NAMED]]
-        hidden_count = len(open_shards) - MOST_NAMED
+        described = first_named(
+            open_shards, lambda name: f"{name}: {_how_far(files, name)}", between="\n  "
+        )
         raise MergeIncomplete(
-            f"{len(open_shards)} of {len(names)} shards are not done\n  "
-            + "\n  ".join([*lines, *([f"and {hidden_count} more"] if hidden_count > 0 else [])]),
-            hint="`palestra cluster retry-failed` runs them again; `palestra cluster merge-shards "
-            "PLAN --allow-partial` merges what is there",
+            f"{len(open_shards)} of {len(names)} shards are not done\n  {described}",
+            hint=f"`palestra cluster retry-failed {files.output_dir}` runs them again; "
+            f"`palestra cluster merge-shards {files.output_dir} --allow-partial` merges what is there",
         )
     begun_shards = [name for name in names if files.shard(name).manifest.exists()]
     if not begun_shards:
@@ -83,14 +85,21 @@ def write_completeness(run: Run, files: RunFiles, *, allow_partial: bool) -> Seq
     )
     with replacing(files.completeness) as file:
         file.writelines(lines)
-    described = ", ".join(
-        f"{task}: {ended_of_task[task]} of {requested_of_task[task]}" for task in short[:MOST_NAMED]
+    described = first_named(
+        short, lambda task: f"{task}: {ended_of_task[task]} of {requested_of_task[task]}"
     )
-    addition = f" and {len(short) - MOST_NAMED} more" if len(short) > MOST_NAMED else ""
     return (
-        f"{len(short)} of {len(requested_of_task)} tasks lack rollouts: {described}{addition}",
+        f"{len(short)} of {len(requested_of_task)} tasks lack rollouts: {described}",
         f"how many each task has is in {files.completeness}",
     )
+
+
+def first_named(
+    items: Sequence[T], text_of: Callable[[T], str] = str, *, between: str = ", "
+) -> str:
+    """Return the first items as texts for a message, and how many more there are."""
+    hidden = [f"and {len(items) - MOST_NAMED} more"] if len(items) > MOST_NAMED else []
+    return between.join([*map(text_of, items[:MOST_NAMED]), *hidden])
 
 
 def _keys(path: Path, *, only_terminal: bool) -> Iterator[RolloutKey]:

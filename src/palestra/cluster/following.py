@@ -2,7 +2,8 @@
 
 A shard is done when its done file is valid, whatever the queue reports. Merge and profile are done
 when their job succeeded. The status distinguishes a cancelled job from one that never starts
-because another job failed; the latter is also recorded in the ledger.
+because another job failed. The ledger gets the latter, and the endings that no supervisor could
+record.
 """
 
 import time
@@ -22,7 +23,7 @@ from palestra.cluster.shard import NotDone, count, is_done
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.units import RunUnit, units_of
 from palestra.errors import InputDataError
-from palestra.schema import JsonObject
+from palestra.schema import JsonDict, JsonObject
 
 
 class Standing(StrEnum):
@@ -97,7 +98,8 @@ class RunStatus:
 def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = True) -> RunStatus:
     """Return the status of all units of a run, with one query to the executor.
 
-    `record`: write units that never start to the ledger. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
+    `record`: write to the ledger which units never start, and how units ended whose supervisor could
+    not tell. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
@@ -116,7 +118,7 @@ def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = T
         run, tuple(_with_dependants(run, statuses)), executor.gpu_hours(submitted_ids)
     )
     if record:
-        _record_those_that_never_start(files, status)
+        _record_what_no_supervisor_knew(files, status)
     return status
 
 
@@ -202,8 +204,9 @@ def _reason(result: JsonObject, job_state: JobState | None) -> str:
     if not reason:
         by_signal = killed_by(job_state.exit_code) if job_state.reason == "FAILED" else ""
         return by_signal or job_state.reason
-    if result.get("status") == "cancelled" and job_state.state is Phase.FAILED:
-        # The supervisor saw a signal; which of TIMEOUT, PREEMPTED, … it was for, Slurm knows.
+    if job_state.state is Phase.FAILED and job_state.reason not in {"", "FAILED", reason}:
+        # The supervisor saw a signal, or a step that ended; which of TIMEOUT, OUT_OF_MEMORY, … it
+        # was for, Slurm knows.
         return f"{job_state.reason}: {reason}"
     return reason
 
@@ -297,27 +300,44 @@ def _all_before(jobs: Sequence[PlannedJob], job: PlannedJob) -> list[str]:
     return before
 
 
-def _record_those_that_never_start(files: RunFiles, status: RunStatus) -> None:
-    """Write to the ledger which units never start. Their supervisors cannot, because they never
-    ran.
+def _record_what_no_supervisor_knew(files: RunFiles, status: RunStatus) -> None:
+    """Write to the ledger which units never start, and how units ended whose supervisor could not
+    tell: it was killed, or saw a signal without its cause.
     """
-    recorded = {
-        (event.get("submission"), event.get("dependant"))
-        for event in ledger.events(files.ledger)
-        if event.get("event") == "never_starts"
-    }
+    recorded = {_key(event) for event in ledger.events(files.ledger)}
     for unit_status in status.units:
-        key = (unit_status.unit.submission, unit_status.unit.name)
-        if unit_status.standing is Standing.NEVER_STARTS and key not in recorded:
-            event = {
-                "event": "never_starts",
-                "time": time.time(),
-                "submission": unit_status.unit.submission,
-                "job": unit_status.unit.job,
-                "dependant": unit_status.unit.name,
-                "job_id": unit_status.unit.job_id,
-                "reason": unit_status.reason,
-            }
-            # Whoever may read a run may ask how it stands, also where it cannot write.
+        event = _event_of(unit_status)
+        if event and _key(event) not in recorded:
+            # Whoever may read a run may ask for its status, also where it cannot write.
             with suppress(PermissionError):
                 ledger.append(files.ledger, event)
+
+
+def _key(event: JsonDict) -> tuple[object, ...]:
+    """Return what makes two events say the same."""
+    if event.get("event") == "never_starts":
+        return "never_starts", event.get("submission"), event.get("dependant")
+    return event.get("event"), event.get("job_id"), event.get("reason")
+
+
+def _event_of(unit_status: UnitStatus) -> JsonDict | None:
+    """Return the ledger's event of a unit that did not succeed; None for any other unit."""
+    unit = unit_status.unit
+    fields: JsonDict = {
+        "time": time.time(),
+        "submission": unit.submission,
+        "job": unit.job,
+        "job_id": unit.job_id,
+        "reason": unit_status.reason,
+    }
+    if unit_status.standing is Standing.NEVER_STARTS:
+        return {"event": "never_starts", "dependant": unit.name, **fields}
+    if unit_status.standing in {Standing.FAILED, Standing.CANCELLED} and unit_status.reason:
+        shard_name = unit.name if unit.is_shard else None
+        return {
+            "event": "ended",
+            "shard": shard_name,
+            "status": unit_status.standing.value,
+            **fields,
+        }
+    return None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from palestra.cluster.completeness import first_named
 from palestra.cluster.layout import RunFiles, ShardFiles
 from palestra.cluster.plan import Run, Shard
 from palestra.cluster.shard import is_done
@@ -17,7 +18,6 @@ from palestra.rollouts import MergeIncomplete, OtherRun, RunSize, differences
 
 SEEDS = "seeds"
 """The entry of a run's identity that lists its seeds."""
-MOST_NAMED = 10
 
 
 def seeds_of_run(run: Run) -> tuple[int, ...] | None:
@@ -107,8 +107,8 @@ def _check_once(done_in: dict[str, list[RunFiles]]) -> None:
             )
     missing = [name for name, folders in done_in.items() if not folders]
     if missing:
-        missing_text = ", ".join(missing[:MOST_NAMED])
         raise MergeIncomplete(
-            f"{len(missing)} of {len(done_in)} shards are done in none of these runs: {missing_text}",
+            f"{len(missing)} of {len(done_in)} shards are done in none of these runs: "
+            f"{first_named(missing)}",
             hint="`palestra cluster retry-failed FOLDER` runs them again",
         )

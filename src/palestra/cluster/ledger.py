@@ -7,7 +7,8 @@ A run's ledger is append-only. Incomplete lines are ignored. Its events:
     restarted     a service was started again
     ignored       a service ended, and the job went on without it
     requeued      a job went back into the queue before its time limit
-    ended         a supervisor reported how its job ended: status, code, reason, counts
+    ended         how a job ended: status, code, reason, counts; by its supervisor, or by
+                  `cluster status` where the supervisor was killed or did not know the cause
     never_starts  a job cannot start because a job that it depends on failed: dependant, reason
     cancelled     a user cancelled a job
 
@@ -102,9 +103,16 @@ def remember(run: KnownRun, path: Path | None = None) -> None:
 
 
 def known_run(name: str, path: Path | None = None) -> KnownRun | None:
-    """Return the last run named `name`; None when there is none."""
+    """Return the last run named `name`; None when there is none.
+
+    A run that was submitted from elsewhere is also known by its output folder, as it was typed and
+    as it is on the cluster.
+    """
     target = path or registry_file()
-    lines_of_run = [
-        line for line in read_lines(target) if name in {line.get("name"), line.get("typed") or None}
-    ]
+    lines_of_run = [line for line in read_lines(target) if name in _names_of(line)]
     return KnownRun(**lines_of_run[-1]) if lines_of_run else None
+
+
+def _names_of(line: JsonDict) -> set[object]:
+    remote_names = ("typed", "output_dir") if line.get("login") else ()
+    return {line.get(key) for key in ("name", *remote_names)} - {"", None}

@@ -60,11 +60,12 @@ class LoginNode:
         environment: Mapping[str, str] | None = None,
         captured: bool = False,
     ) -> Finished:
-        """Run a command of Palestra in `folder` to its end.
+        """Run a command of Palestra in `folder` to its end. Raises as `run` does.
 
         `environment`: more variables of the command. They reach it through standard input.
         `captured`: return its output, instead of passing it on while the command runs.
         """
+        self.run("true")  # here `ssh` can be asked why it failed: its errors are not passed on
         program = shlex.split(self.settings.palestra)
         exports = "".join(
             f"export {name}={shlex.quote(value)}\n" for name, value in (environment or {}).items()
@@ -102,17 +103,14 @@ class LoginNode:
             "ControlPath": str(_control_folder() / "%C"),
             "ControlPersist": "60",
         }
-        argv = ["ssh", "-T"]
         # Of a setting that is given twice, ssh takes the first.
-        for text in (*settings.options, *(f"{name}={value}" for name, value in options.items())):
-            argv += ["-o", text]
-        for flag, value in (
-            ("-l", settings.user),
-            ("-p", settings.port),
-            ("-i", settings.identity),
-        ):
-            argv += [flag, str(value)] if value is not None else []
-        return [*argv, "--", settings.host]
+        texts = (*settings.options, *(f"{name}={value}" for name, value in options.items()))
+        return ["ssh", "-T", *_ssh_words(settings, texts)]
+
+    @property
+    def by_hand(self) -> str:
+        """The command that logs in by hand."""
+        return shlex.join(["ssh", *_ssh_words(self.settings, self.settings.options)])
 
     def check(self, code: int, complaint: str) -> None:
         """Raise ConfigError: the host is not the one that is known, or does not let the user in.
@@ -125,13 +123,14 @@ class LoginNode:
         if _HOST_KEY_CHANGED in complaint:
             raise ConfigError(
                 f"the host key of {host} is not the one that is known: another machine may answer",
-                hint=f"ask the site; if the key was renewed, `ssh-keygen -R {host}` forgets the old "
-                "one",
+                hint="ask the site; if the key was renewed, forget the old one: "
+                + self._forgetting(complaint),
             )
         last_line = (complaint.splitlines() or ["ssh failed"])[-1]
         if _UNKNOWN_HOST in complaint:
             raise ConfigError(
-                f"{host}: {last_line}", hint=f"connect once by hand, to accept its key: ssh {host}"
+                f"{host}: {last_line}",
+                hint=f"connect once by hand, to accept its key: {self.by_hand}",
             )
         if "Permission denied" in complaint:
             by_hand = shlex.join(part for part in self.argv if part != "BatchMode=yes")
@@ -143,6 +142,26 @@ class LoginNode:
         raise ClusterUnreachable(
             f"{host}: {last_line}", hint="nothing is known about the jobs: try again later"
         )
+
+    def _forgetting(self, complaint: str) -> str:
+        """Return the command that removes an old host key: as `ssh` names it, where it does."""
+        lines = (line.strip() for line in complaint.splitlines())
+        port, host = self.settings.port, self.settings.host
+        address = f"[{host}]:{port}" if port not in {None, 22} else host
+        ours = f"ssh-keygen -R {shlex.quote(address)}"
+        return next((line for line in lines if line.startswith("ssh-keygen -")), ours)
+
+
+def _ssh_words(settings: SshSettings, options: Sequence[str]) -> list[str]:
+    """Return the arguments of `ssh` that reach the host with these options."""
+    words = [word for text in options for word in ("-o", text)]
+    for flag, value in (
+        ("-l", settings.user),
+        ("-p", settings.port),
+        ("-i", settings.identity),
+    ):
+        words += [flag, str(value)] if value is not None else []
+    return [*words, "--", settings.host]
 
 
 def _no_client() -> ConfigError:

@@ -91,7 +91,9 @@ def tail(log: Path) -> str:
 
 _BARE_EXIT: Final = re.compile(r"exited with \d+|was ended by ")
 _EXITED_WELL: Final = re.compile(r"exited with 0\b")
-_ERROR: Final = "error: "
+_ERROR: Final = re.compile(r"error: ", re.IGNORECASE)
+_OF_SLURM: Final = ("srun: ", "slurmstepd")
+"""What Slurm adds to the log of each step that fails: it repeats the exit, and names no cause."""
 MOST_CHARACTERS: Final = 400
 
 
@@ -110,10 +112,12 @@ def reason_of(result: Mapping[str, Any]) -> str:
 def _last_word(log: str, *, errors_only: bool) -> str:
     """Return the last error line of a log; without an error line, the last line.
 
-    Error lines come first because hints may follow them. `errors_only`: never return a line that is
-    not an error, because the last line of a program that exited with 0 is not a cause.
+    Error lines come first because hints may follow them. Lines of Slurm count only where there are
+    no others. `errors_only`: never return a line that is not an error, because the last line of a
+    program that exited with 0 is not a cause.
     """
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    all_lines = [line.strip() for line in log.splitlines() if line.strip()]
+    lines = [line for line in all_lines if not line.startswith(_OF_SLURM)] or all_lines
+    errors = [line[match.end() :] for line in lines if (match := _ERROR.match(line))]
     fallback = [] if errors_only else lines
     return (errors or fallback or [""])[-1][:MOST_CHARACTERS]

@@ -12,6 +12,7 @@ from typing import Final
 from palestra.cluster.configs import ClusterConfig
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.plan import After, Allocation, PlannedJob, Run
+from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.settings import JobOptions
 
@@ -49,6 +50,30 @@ OWNED: Final = frozenset(
     }
 )
 """The directives that an option or the plan sets. Users cannot set them through `sbatch`."""
+_MAIL_TYPES: Final = (
+    *("NONE", "ALL", "BEGIN", "END", "FAIL", "REQUEUE", "INVALID_DEPEND", "STAGE_OUT"),
+    *("TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"),
+)
+_INSTEAD: Final = {
+    "job-name": "--expname",
+    "output": "--log-dir",
+    "error": "--log-dir",
+    "array": "--array-cap",
+    "dependency": "--run-after",
+    "nodes": "--server-nodes",
+    "cpus-per-task": "`cpus` in the cluster's file",
+    "gres": "--server-gpus",
+    "gpus-per-node": "--server-gpus",
+    "mem": "`mem_mib` in the cluster's file",
+    **{
+        name: f"--{name}"
+        for name in ("partition", "account", "qos", "time", "time-min", "exclusive")
+    },
+    "signal": "`signal_s` in the cluster's file",
+    "requeue": "`requeue` in the cluster's file",
+    "no-requeue": "`requeue` in the cluster's file",
+}
+"""What sets a directive of `OWNED` instead, where users may set it."""
 
 
 def script(run: Run, job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> str:
@@ -179,6 +204,12 @@ def _mail(options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
     given_directives = {**cluster.sbatch, **options.sbatch_settings}
     mail = {key: value for key, value in given_directives.items() if _is_mail(key)}
     types = [part for part in mail.get("mail-type", "").split(",") if part]
+    for part in types:
+        if part.upper() not in _MAIL_TYPES:  # Slurm ignores it where another one is right
+            raise ConfigError(
+                f"--sbatch: {part!r} is not a type of mail{did_you_mean(part.upper(), _MAIL_TYPES)}",
+                hint=f"mail-type is a list of {', '.join(_MAIL_TYPES)}",
+            )
     if types and not {"NONE", "ALL", "INVALID_DEPEND"} & {part.upper() for part in types}:
         mail["mail-type"] = ",".join([*types, "INVALID_DEPEND"])
     return mail
@@ -191,8 +222,7 @@ def _own_variables(variables: Mapping[str, str], where: str) -> Mapping[str, str
         if key in OWNED:
             raise ConfigError(
                 f"{where}: {key} is set by Palestra and cannot be changed here",
-                hint="use the options of this command for: --partition, --account, --qos, "
-                "--time, --time-min, --exclusive, --array-cap",
+                hint=f"set it by {_INSTEAD[key]}" if key in _INSTEAD else "",
             )
     return variables
 

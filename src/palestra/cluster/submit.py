@@ -23,7 +23,7 @@ from palestra.cluster.options import checked_options, missing_here
 from palestra.cluster.overrides import collect_settings, filled, served_config, split_extra
 from palestra.cluster.packaging import code_version
 from palestra.cluster.places import Placed, mounts_of
-from palestra.cluster.plan import After, Run, is_command, read_plan
+from palestra.cluster.plan import After, Run, Shard, is_command, read_plan
 from palestra.cluster.planner import plan_run
 from palestra.cluster.records import read_object
 from palestra.cluster.shard import is_done
@@ -213,6 +213,7 @@ class _RolloutSubmitter(Submitter):
         with self._submission_lock(facts.submission):
             facts = self._stamped_whole(facts, settings, config)
             run = plan_run(options, self._cluster, self._name, facts)
+            self._say_what_is_there(facts)
             return self._submitted(run, writer)
 
     def _stamped_whole(
@@ -249,16 +250,10 @@ class _RolloutSubmitter(Submitter):
         log_dir = self._log_dir()
         number = self._next_submission()
         shards = shards_of(self._seeds, options.num_chunks)
-        seeds, chunks = options.seeds or (0,), options.chunks or (0,)
-        chosen = [s.name for s in shards if s.seed in seeds and s.chunk in chunks]
-        if self._seeds is not None and len(self._seeds) > len(seeds):
-            self._log_line(f"the run has the seeds {seeds_text(self._seeds)} now")
         done_shards = {shard.name for shard in shards if is_done(self._files.shard(shard.name))}
-        wanted_shards = [name for name in chosen if options.rerun_done or name not in done_shards]
-        if len(wanted_shards) < len(chosen):
-            self._log_line(
-                f"{len(chosen) - len(wanted_shards)} of {len(chosen)} shards are done already"
-            )
+        wanted_shards = [
+            name for name in self._chosen(shards) if options.rerun_done or name not in done_shards
+        ]
         folder = self._files.submission(number)
         return Facts(
             output_dir=self._output.inside,
@@ -287,6 +282,19 @@ class _RolloutSubmitter(Submitter):
             materialized=not self._far,
             code_version=code_version(self._cwd, self._how, palestra.__version__),
         )
+
+    def _chosen(self, shards: Sequence[Shard]) -> list[str]:
+        """Return the shards of the seeds and chunks that the options name."""
+        seeds, chunks = self._options.seeds or (0,), self._options.chunks or (0,)
+        return [s.name for s in shards if s.seed in seeds and s.chunk in chunks]
+
+    def _say_what_is_there(self, facts: Facts) -> None:
+        """Report the run's seeds and done shards, once it is known that it can go on."""
+        if self._seeds is not None and len(self._seeds) > len(self._options.seeds or (0,)):
+            self._log_line(f"the run has the seeds {seeds_text(self._seeds)} now")
+        chosen = self._chosen(facts.shards)
+        if done_count := len(chosen) - len(facts.wanted):
+            self._log_line(f"{done_count} of {len(chosen)} shards are done already")
 
     def _model(self) -> Iterator[Placed]:
         """Yield the place of the model if `--model` is an absolute path. Nothing for a name on a

@@ -199,12 +199,18 @@ async def check_wrong(work: Examination) -> CheckResult:
     if not probes:
         return skipped("wrong", "there is no right answer to derive wrong answers from")
     findings: list[VerifierFault] = []
+    partial_rewards: list[float] = []
     for probe in probes:
         verdict = await work.look(probe)
         if problem := work.too_much(verdict):
             findings.append(probe.finding(problem))
-    left_out = "; ".join(f"{kind} left out: {why}" for kind, why in work.rules.unsure.items())
-    return result("wrong", len(probes), findings, left_out)
+            if verdict.reward is not None and not work.is_gold(verdict.reward):
+                partial_rewards.append(verdict.reward)
+    notes = [f"{kind} left out: {why}" for kind, why in work.rules.unsure.items()]
+    if findings and len(partial_rewards) == len(findings):
+        largest = max(partial_rewards)
+        notes.append(f"if they may earn a part: reward_rules = RewardRules(wrong={largest:g})")
+    return result("wrong", len(probes), findings, "; ".join(notes))
 
 
 def _wrong_for(work: Examination, gold: ProbedAnswer) -> Iterator[ProbedAnswer]:

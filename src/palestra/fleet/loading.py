@@ -39,8 +39,8 @@ _SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
 def load_module(path: Path) -> ModuleType:
     """Import the file at `path`. A file of Palestra is imported by its package name.
 
-    Raises ConfigError, with the author's error and line, when the import raises. An import that
-    does not end is ended from outside; see `AuthorImports`.
+    Raises ConfigError, with the author's error and line, when the import raises or exits. An import
+    that does not end is ended from outside; see `AuthorImports`.
     """
     path = path.resolve()
     try:
@@ -53,7 +53,7 @@ def load_module(path: Path) -> ModuleType:
         raise
     except ImportError as error:
         raise unimportable(path, error, _line_in(path, error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_in(path, error)
         raise ConfigError(
             f"{path}{line} cannot be imported: {type(error).__name__}: {error}"

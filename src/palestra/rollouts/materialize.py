@@ -6,6 +6,7 @@ writes only the rows of its share.
 """
 
 import contextlib
+import errno
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -196,7 +197,8 @@ def whole_or_absent(output: Path) -> Iterator[tuple[IO[bytes], tuple[Path, ...]]
 def _not_writable(output: Path, error: OSError) -> InputDataError:
     at_file = isinstance(error, FileExistsError | NotADirectoryError)
     reason = "not a folder" if at_file else error.strerror
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    remedy = "free space there" if is_full else "correct the permissions of the folder"
     return InputDataError(
-        f"cannot write to {output.parent}: {reason}",
-        hint="choose another output, or correct the permissions of the folder",
+        f"cannot write to {output.parent}: {reason}", hint=f"choose another output, or {remedy}"
     )

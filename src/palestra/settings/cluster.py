@@ -389,7 +389,9 @@ class MergeRunsArgs(Settings):
 class MergeShardsArgs(Settings):
     """The arguments of `cluster merge-shards`."""
 
-    plan: Annotated[Path, Flag(argument=True)] = Field(description="The plan.json of a submission.")
+    plan: Annotated[Path, Flag(argument=True)] = Field(
+        description="The output folder of a run, or the plan.json of a submission."
+    )
     allow_partial: bool = Field(
         default=False, description="Merge what is there of shards not done."
     )

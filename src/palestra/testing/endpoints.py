@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -106,13 +107,16 @@ def scripted_endpoint(*answers: str | EndpointError) -> Iterator[ScriptedEndpoin
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     endpoint.url = f"http://127.0.0.1:{server.server_port}"
-    serving = threading.Thread(target=server.serve_forever)
+    # A daemon: a script that fails before it leaves the context must end with its error.
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
     try:
         yield endpoint
     finally:
-        server.shutdown()
-        serving.join()
+        # The interpreter has stopped daemons when it closes a context that nobody left.
+        if not sys.is_finalizing():
+            server.shutdown()
+            serving.join()
         server.server_close()
 
 

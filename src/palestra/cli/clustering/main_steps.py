@@ -172,7 +172,12 @@ def share_of_shard(run: Run, name: str) -> Share:
 
 
 def known_plan(path: Path) -> Run:
-    """Read the plan of a run from a file. Raises InputDataError: the file cannot be read."""
+    """Read the plan of a run from a file, or of the last submission into a run's folder.
+
+    Raises InputDataError: it cannot be read.
+    """
+    if path.is_dir():
+        return with_stamped(read_run(RunFiles(path.absolute())))
     try:
         return with_stamped(read_plan(path))
     except (OSError, ValueError) as error:

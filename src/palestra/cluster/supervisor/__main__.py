@@ -105,7 +105,7 @@ def _requeue_if_worthwhile(context: Context, ending: JobEnding, before: int | No
         f"the job is back in the queue: {after} rollouts are left, of {before} when it started"
     )
     try:
-        slurm.requeue(context.env["SLURM_JOB_ID"])
+        slurm.requeue(context.slurm_id)
     except slurm.SlurmUnreachable as error:
         context.say(f"the job cannot be put back into the queue: {error}")
         return ending.code

@@ -40,18 +40,22 @@ class Context:
 
     @property
     def slurm_id(self) -> str:
-        """The job's number in Slurm; empty without Slurm."""
-        return self.env.get("SLURM_JOB_ID", "") if self.task.run.executor == steps.SLURM else ""
+        """The job's id in Slurm, for a task of an array `ARRAYID_TASK`; empty without Slurm.
+
+        The last task of an array has the array's own SLURM_JOB_ID, so that number stands for the
+        whole array wherever Slurm reads it.
+        """
+        if self.task.run.executor != steps.SLURM:
+            return ""
+        array = self.env.get("SLURM_ARRAY_JOB_ID")
+        if array:
+            return f"{array}_{self.env.get('SLURM_ARRAY_TASK_ID', '0')}"
+        return self.env.get("SLURM_JOB_ID", "")
 
     @property
     def job_id(self) -> str:
-        """The job's id as users see it: for arrays `ARRAYID_TASK`, otherwise Slurm's id or a local
-        one.
-        """
-        env = self.env
-        if self.slurm_id and env.get("SLURM_ARRAY_JOB_ID"):
-            return f"{env['SLURM_ARRAY_JOB_ID']}_{env.get('SLURM_ARRAY_TASK_ID', '0')}"
-        return self.slurm_id or env.get("PALESTRA_JOB_ID") or str(os.getpid())
+        """The job's id as users see it: Slurm's id or a local one."""
+        return self.slurm_id or self.env.get("PALESTRA_JOB_ID") or str(os.getpid())
 
     @property
     def restart(self) -> int:

@@ -40,6 +40,8 @@ class MainStep:
         self._process: subprocess.Popen[bytes] | None = None
         self._end_at: float | None = None
         self.log: Path | None = None
+        self.overdue = False
+        """Whether it was ended because it took too long to drain."""
 
     def start(self) -> None:
         """Start the main step. Raises OSError: the program does not exist."""
@@ -77,6 +79,7 @@ class MainStep:
         if self._end_at is not None and self.running and time.monotonic() > self._end_at:
             self._context.say(f"{self.component.name} did not finish its requests in time")
             self._end_at = None
+            self.overdue = True
             self.end()
 
     def end(self) -> None:

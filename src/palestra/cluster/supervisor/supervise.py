@@ -198,6 +198,9 @@ class Supervision:
         code, name = self._main.code or 0, self._main.component.name
         if code == DRAINED:
             return JobEnding("drained", DRAINED, "it was told to start no more rollouts", name)
+        if code and self._main.overdue:
+            reason = f"{name} was ended: it did not finish its requests before the time limit"
+            return JobEnding("drained", DRAINED, reason, name)
         if code and self._also_told(code):
             return self._cancelled()
         if code:

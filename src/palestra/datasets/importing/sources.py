@@ -15,7 +15,15 @@ import orjson
 from palestra.datasets.packed import open_rows
 from palestra.datasets.problems import RowProblems
 from palestra.errors import InputDataError, require_extra
-from palestra.schema import COMPRESSED_SUFFIXES, MAX_ROW_BYTES, Line, jsonl_lines, read_jsonl
+from palestra.schema import (
+    COMPRESSED_SUFFIXES,
+    MAX_ROW_BYTES,
+    Line,
+    is_compressed,
+    jsonl_lines,
+    other_than_text,
+    read_jsonl,
+)
 
 if TYPE_CHECKING:
     import _csv
@@ -29,13 +37,13 @@ where the record starts."""
 
 
 def records_of(path: Path) -> Records:
-    """Yield the records of `path`. The file's suffix decides the format; after it, `.gz` and `.zst`
-    mean a compressed file.
+    """Yield the records of `path`. The file's suffix decides the format. Its first bytes decide
+    whether it is compressed; `.gz` or `.zst` after the suffix is not needed.
 
     Raises InputDataError: the format is unknown, or the file cannot be read in it.
     """
-    packed = path.suffix.lower() in COMPRESSED_SUFFIXES
-    suffix = Path(path.stem).suffix if packed else path.suffix
+    named_packed = path.suffix.lower() in COMPRESSED_SUFFIXES
+    suffix = Path(path.stem).suffix if named_packed else path.suffix
     reader = _READERS.get(suffix.lower())
     if path.is_dir():
         raise InputDataError(f"{path} is a folder, not a file of rows")
@@ -47,16 +55,26 @@ def records_of(path: Path) -> Records:
     if not path.is_file():
         raise InputDataError(f"{path} does not exist")
     try:
-        if packed:
+        if named_packed or is_compressed(path):
             yield from _unpacked(path, suffix, reader)
         else:
             yield from reader(path)
     except UnicodeDecodeError as error:
-        raise InputDataError(
-            f"{path} cannot be read: {error}", hint="save it as UTF-8: iconv -f latin1 -t utf-8"
-        ) from error
+        raise _not_utf8(path, error) from error
     except (OSError, EOFError) as error:
         raise InputDataError(f"{path} cannot be read: {error}") from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputDataError:
+    with path.open("rb") as file:
+        kind = other_than_text(file.read(8))
+    if kind and kind != "UTF-16":
+        return InputDataError(f"{path} is {kind}, not text", hint="unpack it first")
+    reason = f"the file is {kind}" if kind else str(error)
+    return InputDataError(
+        f"{path} cannot be read: {reason}",
+        hint=f"save it as UTF-8: iconv -f {kind or 'latin1'} -t utf-8",
+    )
 
 
 def _unpacked(path: Path, suffix: str, reader: Callable[[Path], Records]) -> Records:

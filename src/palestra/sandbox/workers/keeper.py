@@ -288,7 +288,8 @@ class Keeper:
                 order_file.write(msgspec.json.encode(order))
                 order_file.seek(0)
                 process = start(
-                    [sys.executable, "-c", _PROGRAM],
+                    # -P: a json.py in the working directory must not hide the standard library's.
+                    [sys.executable, "-P", "-c", _PROGRAM],
                     stdin=order_file,
                     stdout=subprocess.DEVNULL,
                     stderr=complaints,

@@ -37,6 +37,7 @@ from palestra.training.service.wire import (
     LINES_TYPE,
     PACKED_TYPE,
     SERVICE,
+    BatchList,
     BatchRequest,
     BatchState,
     CancelRequest,
@@ -120,6 +121,7 @@ class RolloutService:
             "service_status": self._status,
             "health": self._health,
             "submit_batch": self._submit,
+            "list_batches": self._list,
             "batch_state": self._state,
             "take_outcomes": self._outcomes,
             "take_groups": self._groups,
@@ -211,6 +213,10 @@ class RolloutService:
             ),
         )
         return batch.state()
+
+    async def _list(self, request: Request) -> BatchList:
+        del request
+        return BatchList(self._batches.listed())
 
     async def _state(self, request: Request) -> BatchState:
         return self._batch(request).state()

@@ -104,7 +104,12 @@ class ServedBatch:
     def state(self) -> BatchState:
         """Return the counts of the batch, and note that the client was heard of."""
         self.heard = time.monotonic()
-        return BatchState(self.name, self.handle.summary(), self._lease_s)
+        return self.seen()
+
+    def seen(self) -> BatchState:
+        """Return the counts of the batch. The lease stays as it is."""
+        silent_s = 0.0 if self._readers else time.monotonic() - self.heard
+        return BatchState(self.name, self.handle.summary(), self._lease_s, silent_s)
 
     @property
     def is_full(self) -> bool:
@@ -258,6 +263,10 @@ class ServedBatches:
                 "first",
             )
         return self._batches[name]
+
+    def listed(self) -> list[BatchState]:
+        """Return the counts of all batches, in the order of their submission."""
+        return [batch.seen() for batch in self._batches.values()]
 
     def get(self, name: str) -> ServedBatch:
         """Return the batch of that id. Raises NoBatch or LeaseOver."""

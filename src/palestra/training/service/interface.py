@@ -13,6 +13,7 @@ from palestra.training.service.wire import (
     LINES_TYPE,
     PACKED_TYPE,
     SERVICE,
+    BatchList,
     BatchRequest,
     BatchState,
     CancelRequest,
@@ -60,6 +61,13 @@ OPERATIONS: Final = (
         "Submit rollouts. The client chooses the id, so that sending it twice submits once.",
         BatchState,
         body=BatchRequest,
+    ),
+    Operation(
+        "list_batches",
+        "GET",
+        "/v1/batches",
+        "Return the counts of all batches, such as those of a trainer that was killed.",
+        BatchList,
     ),
     Operation(
         "batch_state",

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from palestra.training.health import Health
 from palestra.training.service.wire import (
+    BatchList,
     BatchRequest,
     BatchState,
     CancelRequest,
@@ -65,6 +66,10 @@ class RolloutOperations:
     async def close_batch(self, batch: str) -> BatchState:
         """Cancel what has not ended, wait for its end, and forget the batch."""
         return await self._send("DELETE", f"/v1/batches/{quote(batch, safe='')}", BatchState)
+
+    async def list_batches(self) -> BatchList:
+        """Return the counts of all batches, such as those of a trainer that was killed."""
+        return await self._send("GET", "/v1/batches", BatchList)
 
     async def take_outcomes(
         self,

@@ -56,6 +56,14 @@ class BatchState(msgspec.Struct, frozen=True):
     id: str
     summary: Summary
     lease_s: float
+    silent_s: float = 0.0
+    """The time in seconds since the last request about the batch."""
+
+
+class BatchList(msgspec.Struct, frozen=True):
+    """The submissions that a service has."""
+
+    batches: list[BatchState]
 
 
 class CancelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
