@@ -105,6 +105,16 @@ def test_a_dependant_of_a_failed_job_never_starts_and_the_ledger_says_why(made: 
     assert "rollouts-chunk0 failed: NODE_FAIL" in told[0]["reason"]
 
 
+def test_a_reason_that_the_executor_repeats_is_told_once(made: World) -> None:
+    result = made.files.submission("0001").job("shards", 0).result
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"status": "failed", "reason": "driver exited with 2"}))
+    failed = JobState(Phase.FAILED, "driver exited with 2 (exit code 2)", "2")
+
+    found = look(made, Site(job1_0=failed, job1_1=failed))
+    assert found.units[0].reason == "driver exited with 2"
+
+
 def going_on(made: World) -> World:
     """The same, and a second array (job 9) that goes on where the first one ends."""
     first = made.run.jobs[0]

@@ -34,6 +34,16 @@ def test_a_folder_is_searched_four_levels_deep(tmp_path: Path) -> None:
     assert place.path.parent.name == "4"
 
 
+def test_a_run_may_be_named_as_the_folder_of_jobs(tmp_path: Path) -> None:
+    write_run(tmp_path / "cluster", [answered(0, 1)], requested=1)
+    jobs_folder = tmp_path / "spread" / "cluster"
+    write(jobs_folder / "0001" / "plan.json", {})
+    write_run(jobs_folder / "inputs", [answered(0, 1)], requested=1)
+
+    [place] = find_places([str(tmp_path)]).runs
+    assert place.path.parent.name == "cluster"
+
+
 def test_every_name_of_a_run_names_it(tmp_path: Path) -> None:
     output = write_run(tmp_path / "a", [answered(0, 1)], requested=1)
     paths = RunPaths(output)

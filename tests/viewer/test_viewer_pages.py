@@ -101,6 +101,27 @@ def test_select_chooses_what_the_command_chooses(world: World, output: Path) -> 
     assert f"{output} --band 0.3..0.7 --min-rollouts 2" in page["command"]
 
 
+def test_select_lists_the_kept_tasks_first(world: World) -> None:
+    page = world.get("/api/r/RUN/select", low=0.2, high=0.7)
+
+    assert [task["task"] for task in page["tasks"]] == [1, 3, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("reward", "answer"), [(1, "B is better"), (0.5, "no significant"), (0, "B is worse")]
+)
+def test_a_comparison_answers_whether_b_is_better(
+    tmp_path: Path, reward: float, answer: str
+) -> None:
+    a = repeated(tmp_path / "a", *[(0.5, 0.5)] * 30)
+    b = repeated(tmp_path / "b", *[(reward, reward)] * 30)
+    with viewing(a, b, cache=tmp_path / "cache") as world:
+        first, second = (place.id for place in world.catalog.places)
+        page = world.get(f"/api/c/{first}/{second}")
+
+    assert page["verdict"].startswith(answer)
+
+
 def test_a_comparison_is_that_of_the_command(tmp_path: Path, output: Path) -> None:
     other = repeated(tmp_path / "b", (1, 1, 1, 1), (1, 1, 1, 1), (0, 0, 0, 0), (0, 0, 0, 0))
     expected = api.compare(output, other)
@@ -252,7 +273,7 @@ def test_times_come_from_the_events_where_they_are(tmp_path: Path) -> None:
 
 
 def test_rows_without_times_say_so(world: World) -> None:
-    assert world.get("/api/r/RUN/t/0/0/times")["absent"] == "the rows hold no times"
+    assert "--json-events" in world.get("/api/r/RUN/t/0/0/times")["absent"]
 
 
 def test_token_ids_are_shown_with_log_probs_and_mask(tmp_path: Path) -> None:
@@ -311,6 +332,21 @@ def test_the_group_counts_answers_and_names_the_first_difference(world: World) -
     assert [member["reward"] for member in group["members"]] == [1.0, 1.0, 0.0, 0.0]
     assert (group["solved"], group["scored"], group["pass_rate"]) == (2, 4, 0.5)
     assert group["difference"] is None
+
+
+def test_rollouts_that_say_different_things_are_named_by_their_texts(tmp_path: Path) -> None:
+    rows = [
+        answered(0, 1, text) | {"_ng_rollout_index": at} for at, text in enumerate(("four", "five"))
+    ]
+    inputs = [materialized(0, at) for at in range(3)]
+    output = Run.write(tmp_path, rows, inputs=inputs).paths.output
+    with viewing(output, cache=tmp_path / "cache") as world:
+        difference = world.get("/api/r/RUN/t/0")["difference"]
+
+    assert [variant["name"] for variant in difference["variants"]] == [
+        "assistant: four",
+        "assistant: five",
+    ]
 
 
 def test_the_row_is_shown_as_it_is_stored(world: World, output: Path) -> None:

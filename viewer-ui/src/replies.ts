@@ -699,6 +699,7 @@ export interface ClusterPage {
   rollouts: Count[];
   units: UnitLine[];
   problem: string;
+  command: string;
   asked_at: number;
 }
 

@@ -204,7 +204,8 @@ def _reason(result: JsonObject, job_state: JobState | None) -> str:
     if not reason:
         by_signal = killed_by(job_state.exit_code) if job_state.reason == "FAILED" else ""
         return by_signal or job_state.reason
-    if job_state.state is Phase.FAILED and job_state.reason not in {"", "FAILED", reason}:
+    is_same = job_state.reason in {"", "FAILED"} or job_state.reason.startswith(reason)
+    if job_state.state is Phase.FAILED and not is_same:
         # The supervisor saw a signal, or a step that ended; which of TIMEOUT, OUT_OF_MEMORY, … it
         # was for, Slurm knows.
         return f"{job_state.reason}: {reason}"

@@ -4,7 +4,7 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,9 @@ _BESIDE: Final = (
     "_reverified_failures.jsonl",
 )
 _DERIVED: Final = (".html", ".json")
-_SKIPPED: Final = frozenset({"node_modules", "__pycache__", "cluster"})
+_SKIPPED: Final = frozenset({"node_modules", "__pycache__"})
+_JOBS_FOLDER: Final = "cluster"
+"""A run over many jobs keeps plans, inputs and logs in it. A run may have this name, too."""
 _FIRST_LINE_BYTES: Final = 1 << 20
 
 
@@ -115,17 +117,18 @@ def _folders(root: Path, depth: int = 0) -> Iterator[Path]:
     yield root
     if depth == DEEPEST:
         return
+    skipped = _SKIPPED | ({_JOBS_FOLDER} if RunFiles(root).submissions() else set())
     try:
-        children = sorted(entry.path for entry in os.scandir(root) if _is_searched(entry))
+        children = sorted(entry.path for entry in os.scandir(root) if _is_searched(entry, skipped))
     except OSError:
         return
     for child in children:
         yield from _folders(Path(child), depth + 1)
 
 
-def _is_searched(entry: "os.DirEntry[str]") -> bool:
+def _is_searched(entry: "os.DirEntry[str]", skipped: Collection[str]) -> bool:
     name = entry.name
-    return entry.is_dir(follow_symlinks=False) and not name.startswith(".") and name not in _SKIPPED
+    return entry.is_dir(follow_symlinks=False) and not name.startswith(".") and name not in skipped
 
 
 def _runs_in(folders: Sequence[Path]) -> list[RunPlace]:

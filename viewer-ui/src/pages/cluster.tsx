@@ -3,7 +3,7 @@
 import { request } from "../api";
 import { count, duration, moment } from "../format";
 import { useKeys, useReply, useTitle } from "../hooks";
-import { FilePath, Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
+import { Command, FilePath, Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace } from "../places";
 import type { ClusterPage as Cluster, UnitLine } from "../replies";
@@ -51,11 +51,12 @@ const Standing = ({ cluster }: { cluster: Cluster }) => (
           <dt>{visible(line.name)}</dt>
           <dd>
             {count(line.count)}
-            <small>{at < cluster.counts.length ? "shards" : "rollouts"}</small>
+            <small>{at < cluster.counts.length ? "jobs" : "rollouts"}</small>
           </dd>
         </div>
       ))}
     </dl>
+    {cluster.command && <Command name="The command that goes on" text={cluster.command} />}
     <Grid units={cluster.units} />
     <Scrolling label="Shards and jobs">
       <table class="units">
@@ -149,7 +150,7 @@ const Grid = ({ units }: { units: readonly UnitLine[] }) => {
       <table class="grid-table">
         <thead>
           <tr>
-            <th scope="col">Seed</th>
+            <th scope="col">Seed, by chunk</th>
             {chunks.map((chunk) => (
               <th key={chunk} scope="col">
                 {visible(chunk)}

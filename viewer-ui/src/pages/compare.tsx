@@ -38,7 +38,7 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
         </ol>
         <ul>
           <li>
-            <a href={`/c/${b}/${a}`}>Swap A and B</a>
+            <a href={`/c/${b}/${a}${flagsOf(search)}`}>Swap A and B</a>
           </li>
         </ul>
       </nav>
@@ -48,13 +48,13 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
         ) : (
           <>
             <h1 class="small">Is B better than A?</h1>
-            <Panel reply={reply} class="first">
+            <Panel reply={reply.error ? { ...reply, data: null } : reply} class="first">
               {(comparison) => <Said comparison={comparison} />}
             </Panel>
             {reply.error && (
               <p class="links">
-                <a href={placeWith({ unmatched: "true" })}>Compare the tasks that both have</a>
-                <a href={placeWith({ different_rows: "true" })}>Compare although rows differ</a>
+                <a href={placeWith({ unmatched: "true" })}>Leave these tasks out</a>
+                <a href={placeWith({ different_rows: "true" })}>Compare them anyway</a>
               </p>
             )}
             <h2 class="section">Tasks, the largest regressions first</h2>
@@ -77,6 +77,15 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
     </>
   );
 };
+
+/** What the reader allowed stays when A and B change places. */
+const flagsOf = (search: URLSearchParams): string => {
+  const kept = new URLSearchParams([...search].filter(([name]) => name === "unmatched" || name === "different_rows"));
+  return kept.size ? `?${kept}` : "";
+};
+
+/** A p value that is not 0, however small it is. */
+const chance = (value: number | null): string => (value !== null && value < 0.0005 ? "< 0.001" : decimal(value));
 
 const HEADS = [
   { name: "task", label: "Task", sortable: true },
@@ -212,8 +221,8 @@ const Metrics = ({ metrics }: { metrics: readonly MetricLine[] }) => (
               {signed(metric.difference.value)}
               <small>{spread(metric.difference)}</small>
             </td>
-            <td class="n">{decimal(metric.p_value)}</td>
-            <td class="n">{decimal(metric.p_adjusted)}</td>
+            <td class="n">{chance(metric.p_value)}</td>
+            <td class="n">{chance(metric.p_adjusted)}</td>
             <td class="n">{decimal(metric.minimum_detectable)}</td>
           </tr>
         ))}

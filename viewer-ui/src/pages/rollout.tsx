@@ -4,11 +4,11 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { download, request } from "../api";
 import { amount, bytes, count, decimal, duration, number } from "../format";
 import { useKeys, useReply } from "../hooks";
-import { Command, ErrorBox, Notes, Panel, Theirs, TheirBlock } from "../parts/common";
+import { Command, ErrorBox, Notes, Panel, Theirs, TheirBlock, WithOptions } from "../parts/common";
 import { type Cell, keyText, reference, rolloutPlace, type RolloutOptions, tablePlace, taskPlace } from "../places";
 import type { Attempt, GroupMember, RewardPanel, RolloutPage as Head, TranscriptHit } from "../replies";
 import { go, placeWith, setParameters } from "../router";
-import { sentence, visible } from "../text";
+import { sentence, visible, visibleLine } from "../text";
 import { Conversation, type Spot } from "./conversation";
 import { DiffView } from "./diff";
 import type { RunView } from "./layout";
@@ -362,13 +362,15 @@ const AttemptList = ({ spot }: { spot: Spot }) => {
         <>
           {data.likely_cause && (
             <p>
-              <Theirs text={data.likely_cause} limit={1_000} />
+              <Theirs text={sentence(data.likely_cause)} limit={1_000} />
             </p>
           )}
           {data.next_action && (
             <p>
               <b>Next: </b>
-              <Theirs text={data.next_action} limit={1_000} />
+              <bdi class="theirs" dir="auto">
+                <WithOptions text={sentence(visibleLine(data.next_action, 1_000))} />
+              </bdi>
             </p>
           )}
           {data.attempts.map((attempt) => (
@@ -413,7 +415,7 @@ const AttemptEntry = ({ attempt }: { attempt: Attempt }) => (
       </details>
     )}
     {attempt.traceback && (
-      <details>
+      <details open={!attempt.traceback.trim().includes("\n")}>
         <summary>Traceback</summary>
         <TheirBlock text={attempt.traceback} label="Traceback" />
       </details>
@@ -426,7 +428,7 @@ const TimeList = ({ spot }: { spot: Spot }) => {
   return (
     <Panel reply={reply} title="Time" class="side-panel">
       {(times) => {
-        if (times.spans.length === 0) return <p class="quiet">{sentence(visible(times.absent || "The rows hold no times."))}</p>;
+        if (times.spans.length === 0) return <p class="quiet"><WithOptions text={sentence(visible(times.absent || "no times were recorded."))} /></p>;
         const end = Math.max(...times.spans.map((span) => span.end_s), 1e-9);
         return (
           <>

@@ -136,7 +136,14 @@ const Chooser = ({ columns, shown }: { columns: readonly TableColumn[]; shown: r
     setParameters({ columns: next.join(",") || null }, { replace: false });
   };
   return (
-    <details class="chooser">
+    <details
+      class="chooser"
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.preventDefault();
+        event.currentTarget.open = false;
+      }}
+    >
       <summary>Columns</summary>
       <fieldset>
         <legend class="hidden">Columns of the table</legend>

@@ -32,7 +32,7 @@ export const Tokens = ({ spot, token }: { spot: Spot; token: string | null }) =>
           <Notes texts={[data.absent || "This row holds no token ids."]} title="No tokens." />
         ) : (
           <>
-            <Notes texts={data.findings} title="On policy." />
+            <Notes texts={data.findings} title="Token ids." />
             <Legend text={data.text} />
             {data.turns.map((line) => (
               <Turn key={line.turn} line={line} spot={spot} opened={token === null ? line.turn === data.turns[0]?.turn : line.turn === turn} position={line.turn === turn ? (position ?? null) : null} />
@@ -69,7 +69,7 @@ const Turn = ({ line, spot, opened, position }: { line: TokenTurn; spot: Spot; o
         <b>Turn {line.turn}</b> {count(line.prompt_ids)} of the prompt, {count(line.generation_ids)} generated
         {line.mean_log_prob !== null && `, mean log prob ${decimal(line.mean_log_prob)}`}
         {line.weight_version && `, weights ${visible(line.weight_version)}`}
-        {line.continuity && <span class="quiet"> continuity: {visible(line.continuity)}</span>}
+        {line.continuity && <span class={line.continuity === "broken" ? "bad" : "quiet"}> continuity: {visible(line.continuity)}</span>}
       </summary>
       {line.reason && <p>{visible(line.reason)}</p>}
       <Notes texts={line.findings} title="Finding." />

@@ -24,9 +24,19 @@ export const FilePath = ({ text, limit = 300 }: { text: string; limit?: number }
   </bdi>
 );
 
-/** A sentence whose options stay whole: no line ends after their hyphens. */
+/** A sentence whose `commands` are set as code, and whose options stay whole: no line ends after their hyphens. */
 export const WithOptions = ({ text }: { text: string }) => (
-  <>{text.split(/(--[a-z][a-z-]*)/).map((part, at) => (at % 2 ? <code key={at} class="option">{part}</code> : part))}</>
+  <>
+    {text.split(/(`[^`\n]+`|--[a-z][a-z-]*)/).map((part, at) => {
+      if (at % 2 === 0) return part;
+      const isQuoted = part.startsWith("`");
+      return (
+        <code key={at} class={isQuoted ? "quoted" : "option"}>
+          {isQuoted ? part.slice(1, -1) : part}
+        </code>
+      );
+    })}
+  </>
 );
 
 /** Text of a file as a block, with its lines. */

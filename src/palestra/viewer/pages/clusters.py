@@ -1,5 +1,6 @@
 """A run over many jobs: what `palestra cluster status` says, with the ends of the logs."""
 
+import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -66,8 +67,15 @@ def cluster(request: PageRequest) -> ClusterPage:
         rollouts=[Count(name=n, count=c) for n, c in status.rollouts().items()],
         units=units,
         problem=problem,
+        command=_next_command(run_place.folder, status),
         asked_at=time.time(),
     )
+
+
+def _next_command(folder: Path, status: RunStatus) -> str:
+    """Return the command that goes on after jobs that failed; empty when none did."""
+    has_failed = any(unit.standing is Standing.FAILED for unit in status.units)
+    return shlex.join(["palestra", "cluster", "retry-failed", str(folder)]) if has_failed else ""
 
 
 def _log(executor: Executor, status: RunStatus, unit: UnitStatus) -> list[str]:

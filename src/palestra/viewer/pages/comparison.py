@@ -11,6 +11,8 @@ import numpy as np
 from palestra.analysis import (
     ComparedRun,
     Comparison,
+    Estimate,
+    RegressionGate,
     RunCounts,
     comparison_of,
     judge_comparison,
@@ -93,7 +95,7 @@ def _page(
     )
     try:
         gate = judge_comparison(comparison)
-        passed, verdict = gate.passed, gate.reason
+        passed, verdict = gate.passed, _answer(comparison.reward.difference, gate)
     except InputDataError as error:
         passed, verdict = False, error.message
     return ComparePage(
@@ -123,6 +125,17 @@ def _page(
         verdict=verdict,
         command=command,
     )
+
+
+def _answer(difference: Estimate, gate: RegressionGate) -> str:
+    """Return whether B is better than A; the gate's reason when too little is known to say."""
+    low, high = difference.low, difference.high
+    if low is None or high is None or not (gate.passed or high < 0):
+        return gate.reason
+    numbers = f"reward {difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
+    if low > 0:
+        return f"B is better: {numbers}"
+    return f"B is worse: {numbers}" if high < 0 else f"no significant difference: {numbers}"
 
 
 def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> SideCounts:

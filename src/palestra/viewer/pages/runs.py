@@ -159,8 +159,9 @@ def run(request: PageRequest) -> RunPage:
         "started": head.date,
     }
     folders = {path.parent for path in opened.place.outputs}
+    line = line_of(viewer.catalog, opened)
     return RunPage(
-        run=line_of(viewer.catalog, opened),
+        run=line,
         title=head.title or opened.place.name,
         settings=named_texts(settings),
         command=head.command,
@@ -172,8 +173,19 @@ def run(request: PageRequest) -> RunPage:
             if run_place.folder in folders
         ],
         problems=bad_lines(opened, MOST_PROBLEMS),
-        marks=[*filter(None, [opened.problem]), *snapshot.notices],
+        marks=[*filter(None, [opened.problem, _absent_shards(opened, line)]), *snapshot.notices],
         query=viewer.query,
+    )
+
+
+def _absent_shards(opened: OpenRun, line: RunLine) -> str:
+    """Return how many requested rollouts have no row yet: shards that never started write none."""
+    rows = len(opened.snapshot.rollouts)
+    if not opened.is_complete or line.requested <= rows:
+        return ""
+    return (
+        f"{line.requested - rows:,} of the {line.requested:,} requested rollouts belong to shards "
+        "that wrote nothing; the coverage below does not count them"
     )
 
 

@@ -29,12 +29,13 @@ def select(request: PageRequest) -> SelectPage:
     overview = opened.overview()
     selection = selection_of(overview.frame, criteria)
     start = request.integer("offset")
+    kept_first = sorted(selection.tasks, key=lambda task: task.verdict is not TaskVerdict.KEPT)
     return SelectPage(
         verdicts=[
             Count(name=verdict.value, count=len(selection.of(verdict))) for verdict in TaskVerdict
         ],
         rates=bars(overview.values.pass_rates, "pass_rate", of="tasks"),
-        tasks=[_task(task) for task in selection.tasks[start : start + TASKS_AT_ONCE]],
+        tasks=[_task(task) for task in kept_first[start : start + TASKS_AT_ONCE]],
         offset=start,
         total=len(selection.tasks),
         more_rollouts=_more_rollouts(selection),

@@ -43,7 +43,6 @@ from palestra.viewer.requests import NO_INDEX, PageRequest
 TREE_ENTRIES: Final = 500
 MOST_BODY_CHARACTERS: Final = 65_536
 MOST_POINTER: Final = 64
-NO_TIMES: Final = "the rows hold no times"
 _RESPONSE_ONLY: Final = frozenset({"response", CREATE_PARAMS})
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -306,7 +305,8 @@ def times(request: PageRequest) -> Times:
         return Times(spans=spans, absent="", source=str(file))
     spans = list(_failure_spans(snapshot, row))
     source = str(run.paths.failures) if spans else ""
-    return Times(spans=spans, absent="" if spans else NO_TIMES, source=source)
+    absent = f"no times were recorded; --json-events {file.name}, beside the output, records them"
+    return Times(spans=spans, absent="" if spans else absent, source=source)
 
 
 def _events(file: Path, task: TaskName | None, rollout: int | None) -> Iterator[JsonDict]:

@@ -41,12 +41,13 @@ from palestra.viewer.replies.tables import (
 from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
 from palestra.viewer.requests import PageRequest
 
+EXTRACTED: Final = "extracted_answer"
 SHOWN_OF_ROLLOUTS: Final = (
     "task",
     "rollout",
     "outcome",
     "reward",
-    "agent",
+    "last_answer",
     "turns",
     "tools.count",
     "tokens.in",
@@ -71,9 +72,15 @@ def columns(request: PageRequest) -> TableColumns:
     """Answer the columns that each table can show."""
     snapshot = request.run.snapshot
     return TableColumns(
-        rollouts=_columns(snapshot.rollouts, SHOWN_OF_ROLLOUTS),
+        rollouts=_columns(snapshot.rollouts, _shown_of_rollouts(snapshot.rollouts)),
         tasks=_columns(snapshot.tasks, SHOWN_OF_TASKS),
     )
+
+
+def _shown_of_rollouts(table: RowTable) -> list[str]:
+    """Return the usual columns, with the answer that the verifier extracted where rows have one."""
+    extracted = {"last_answer": EXTRACTED} if EXTRACTED in table.fields else {}
+    return [extracted.get(name, name) for name in SHOWN_OF_ROLLOUTS]
 
 
 def _columns(table: RowTable, usual_names: Sequence[str]) -> list[TableColumn]:
@@ -118,7 +125,7 @@ def rollouts(request: PageRequest) -> RolloutTable:
     snapshot = opened.snapshot
     table = snapshot.rollouts
     query = parse_query(request.text("q"))
-    chosen = _chosen_columns(table, SHOWN_OF_ROLLOUTS, request)
+    chosen = _chosen_columns(table, _shown_of_rollouts(table), request)
     rows = matches(table, request.text("q"), request.text("sort"))
     names = [column.name for column in chosen]
     fields = list(dict.fromkeys([*names, "task", "rollout"]))

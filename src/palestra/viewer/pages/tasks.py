@@ -1,5 +1,6 @@
 """One task: its rollouts side by side, their answers, and where they first differ."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from palestra.metrics import COMPONENTS, IntArray
 from palestra.viewer.conversation import ConversationItem, conversation_of
 from palestra.viewer.index import IndexSnapshot, RowTable, SplitItem
 from palestra.viewer.pages.runs import base_of
-from palestra.viewer.pages.tables import marks_of
+from palestra.viewer.pages.tables import EXTRACTED, marks_of
 from palestra.viewer.reads import ReadStop
 from palestra.viewer.replies.base import Count, TaskName
 from palestra.viewer.replies.tasks import (
@@ -24,8 +25,9 @@ from palestra.viewer.requests import PageRequest, find_task
 
 PROMPT_CHARACTERS: Final = 4_000
 COMPARED_ITEMS: Final = 500
+MOST_VARIANTS: Final = 12
+VARIANT_CHARACTERS: Final = 60
 """In so many items of each rollout the first difference is looked for."""
-EXTRACTED: Final = "extracted_answer"
 _PREFIX: Final = f"{COMPONENTS}."
 _FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "turns", "last_answer")
 _TASK_FIELDS: Final = ("prompt", "mean", "std", "pass_rate", "learnability", "n")
@@ -143,14 +145,17 @@ def _answer(answer: str, members: Sequence[Mapping[str, Any]]) -> AnswerCount:
 def _first_difference(
     snapshot: IndexSnapshot, rows: IntArray, stop: ReadStop
 ) -> FirstDifference | None:
-    """Return the first item of the output in which the rollouts differ; None when none does."""
+    """Return the first item of the output in which the rollouts differ; None when none does.
+    Rollouts without an output, such as failed ones, are left out.
+    """
     outputs: list[list[_OutputItem]] = []
     for row in rows.tolist():
         stop.check()
         try:
             talk = conversation_of(snapshot, row)
             items = [item for item in talk.items if item.section == "output"][:COMPARED_ITEMS]
-            outputs.append(list(zip(items, talk.details(items), strict=True)))
+            if items:
+                outputs.append(list(zip(items, talk.details(items), strict=True)))
         except PalestraError:
             continue
     longest = max(map(len, outputs), default=0)
@@ -172,11 +177,16 @@ def _content(output_item: _OutputItem | None) -> tuple[object, ...]:
 
 
 def _variants(items: Sequence[_OutputItem | None]) -> list[Count]:
-    counts: dict[str, int] = {}
-    for item in items:
-        name = "nothing" if item is None else f"{item[0].kind} {item[0].name}".strip()
-        counts[name] = counts.get(name, 0) + 1
-    return [
-        Count(name=name, count=count)
-        for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
-    ]
+    names = [_variant_name(item) for item in items]
+    if len(set(names)) == 1:
+        names = [_variant_name(item, with_text=True) for item in items]
+    counts = Counter(names)
+    return [Count(name=name, count=count) for name, count in counts.most_common(MOST_VARIANTS)]
+
+
+def _variant_name(item: _OutputItem | None, *, with_text: bool = False) -> str:
+    if item is None:
+        return "nothing"
+    kind = f"{item[0].kind} {item[0].name}".strip()
+    text = " ".join(part.head for part in item[1].texts)[:VARIANT_CHARACTERS] if with_text else ""
+    return f"{kind}: {text}" if text else kind

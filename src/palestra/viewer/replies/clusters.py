@@ -35,4 +35,6 @@ class ClusterPage(Reply, frozen=True, kw_only=True):
     units: list[UnitLine]
     problem: str
     """Why the executor does not answer; there are then no counts and no units."""
+    command: str
+    """The command that goes on after jobs that failed; empty when none did."""
     asked_at: float

@@ -919,7 +919,11 @@
   // src/parts/common.tsx
   var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
   var FilePath = ({ text, limit = 300 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit).split("/").flatMap((part2, at) => at ? ["/", /* @__PURE__ */ a3("wbr", {}, at), part2] : [part2]) });
-  var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(--[a-z][a-z-]*)/).map((part2, at) => at % 2 ? /* @__PURE__ */ a3("code", { class: "option", children: part2 }, at) : part2) });
+  var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(`[^`\n]+`|--[a-z][a-z-]*)/).map((part2, at) => {
+    if (at % 2 === 0) return part2;
+    const isQuoted = part2.startsWith("`");
+    return /* @__PURE__ */ a3("code", { class: isQuoted ? "quoted" : "option", children: isQuoted ? part2.slice(1, -1) : part2 }, at);
+  }) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
     const { hint, where, layer, nearest, position } = error.reply;
@@ -1250,9 +1254,10 @@
       /* @__PURE__ */ a3("dt", { children: visible(line.name) }),
       /* @__PURE__ */ a3("dd", { children: [
         count(line.count),
-        /* @__PURE__ */ a3("small", { children: at < cluster.counts.length ? "shards" : "rollouts" })
+        /* @__PURE__ */ a3("small", { children: at < cluster.counts.length ? "jobs" : "rollouts" })
       ] })
     ] }, at)) }),
+    cluster.command && /* @__PURE__ */ a3(Command, { name: "The command that goes on", text: cluster.command }),
     /* @__PURE__ */ a3(Grid, { units: cluster.units }),
     /* @__PURE__ */ a3(Scrolling, { label: "Shards and jobs", children: /* @__PURE__ */ a3("table", { class: "units", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
@@ -1312,7 +1317,7 @@
     if (seeds.length * chunks.length < 2) return null;
     return /* @__PURE__ */ a3(Scrolling, { label: "Seeds by chunks", children: /* @__PURE__ */ a3("table", { class: "grid-table", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
-        /* @__PURE__ */ a3("th", { scope: "col", children: "Seed" }),
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Seed, by chunk" }),
         chunks.map((chunk) => /* @__PURE__ */ a3("th", { scope: "col", children: visible(chunk) }, chunk))
       ] }) }),
       /* @__PURE__ */ a3("tbody", { children: seeds.map((seed) => /* @__PURE__ */ a3("tr", { children: [
@@ -1879,14 +1884,14 @@
           /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: "/", children: "Runs" }) }),
           /* @__PURE__ */ a3("li", { "aria-current": "page", children: "Compare" })
         ] }),
-        /* @__PURE__ */ a3("ul", { children: /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: `/c/${b2}/${a4}`, children: "Swap A and B" }) }) })
+        /* @__PURE__ */ a3("ul", { children: /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: `/c/${b2}/${a4}${flagsOf(search)}`, children: "Swap A and B" }) }) })
       ] }),
       /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: pair2 ? /* @__PURE__ */ a3(DiffView, { pair: pair2 }, pair2) : /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("h1", { class: "small", children: "Is B better than A?" }),
-        /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (comparison) => /* @__PURE__ */ a3(Said, { comparison }) }),
+        /* @__PURE__ */ a3(Panel, { reply: reply.error ? { ...reply, data: null } : reply, class: "first", children: (comparison) => /* @__PURE__ */ a3(Said, { comparison }) }),
         reply.error && /* @__PURE__ */ a3("p", { class: "links", children: [
-          /* @__PURE__ */ a3("a", { href: placeWith({ unmatched: "true" }), children: "Compare the tasks that both have" }),
-          /* @__PURE__ */ a3("a", { href: placeWith({ different_rows: "true" }), children: "Compare although rows differ" })
+          /* @__PURE__ */ a3("a", { href: placeWith({ unmatched: "true" }), children: "Leave these tasks out" }),
+          /* @__PURE__ */ a3("a", { href: placeWith({ different_rows: "true" }), children: "Compare them anyway" })
         ] }),
         /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
         /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
@@ -1899,6 +1904,11 @@
       ] }) })
     ] });
   };
+  var flagsOf = (search) => {
+    const kept = new URLSearchParams([...search].filter(([name]) => name === "unmatched" || name === "different_rows"));
+    return kept.size ? `?${kept}` : "";
+  };
+  var chance = (value) => value !== null && value < 5e-4 ? "< 0.001" : decimal(value);
   var HEADS = [
     { name: "task", label: "Task", sortable: true },
     { name: "prompt", label: "Prompt", class: "prompt" },
@@ -2005,8 +2015,8 @@
         signed(metric.difference.value),
         /* @__PURE__ */ a3("small", { children: spread(metric.difference) })
       ] }),
-      /* @__PURE__ */ a3("td", { class: "n", children: decimal(metric.p_value) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: decimal(metric.p_adjusted) }),
+      /* @__PURE__ */ a3("td", { class: "n", children: chance(metric.p_value) }),
+      /* @__PURE__ */ a3("td", { class: "n", children: chance(metric.p_adjusted) }),
       /* @__PURE__ */ a3("td", { class: "n", children: decimal(metric.minimum_detectable) })
     ] }, metric.name)) })
   ] }) });
@@ -4468,7 +4478,7 @@
     const reply = useReply(request("tokens", spot.places, { row: spot.row }));
     const [turn, position] = (token ?? "").split(".").map(Number);
     return /* @__PURE__ */ a3(Panel, { reply, class: "first tokens", children: (data) => data.turns.length === 0 ? /* @__PURE__ */ a3(Notes, { texts: [data.absent || "This row holds no token ids."], title: "No tokens." }) : /* @__PURE__ */ a3($, { children: [
-      /* @__PURE__ */ a3(Notes, { texts: data.findings, title: "On policy." }),
+      /* @__PURE__ */ a3(Notes, { texts: data.findings, title: "Token ids." }),
       /* @__PURE__ */ a3(Legend, { text: data.text }),
       data.turns.map((line) => /* @__PURE__ */ a3(Turn, { line, spot, opened: token === null ? line.turn === data.turns[0]?.turn : line.turn === turn, position: line.turn === turn ? position ?? null : null }, line.turn))
     ] }) });
@@ -4499,7 +4509,7 @@
         " generated",
         line.mean_log_prob !== null && `, mean log prob ${decimal(line.mean_log_prob)}`,
         line.weight_version && `, weights ${visible(line.weight_version)}`,
-        line.continuity && /* @__PURE__ */ a3("span", { class: "quiet", children: [
+        line.continuity && /* @__PURE__ */ a3("span", { class: line.continuity === "broken" ? "bad" : "quiet", children: [
           " continuity: ",
           visible(line.continuity)
         ] })
@@ -4829,10 +4839,10 @@
   var AttemptList = ({ spot }) => {
     const reply = useReply(request("attempts", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Failed attempts", class: "side-panel", children: (data) => /* @__PURE__ */ a3($, { children: [
-      data.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: data.likely_cause, limit: 1e3 }) }),
+      data.likely_cause && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3(Theirs, { text: sentence(data.likely_cause), limit: 1e3 }) }),
       data.next_action && /* @__PURE__ */ a3("p", { children: [
         /* @__PURE__ */ a3("b", { children: "Next: " }),
-        /* @__PURE__ */ a3(Theirs, { text: data.next_action, limit: 1e3 })
+        /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visibleLine(data.next_action, 1e3)) }) })
       ] }),
       data.attempts.map((attempt) => /* @__PURE__ */ a3(AttemptEntry, { attempt }, attempt.number))
     ] }) });
@@ -4862,7 +4872,7 @@
       /* @__PURE__ */ a3("summary", { children: "Innermost body" }),
       /* @__PURE__ */ a3(TheirBlock, { text: attempt.body, label: "Innermost body" })
     ] }),
-    attempt.traceback && /* @__PURE__ */ a3("details", { children: [
+    attempt.traceback && /* @__PURE__ */ a3("details", { open: !attempt.traceback.trim().includes("\n"), children: [
       /* @__PURE__ */ a3("summary", { children: "Traceback" }),
       /* @__PURE__ */ a3(TheirBlock, { text: attempt.traceback, label: "Traceback" })
     ] })
@@ -4870,7 +4880,7 @@
   var TimeList = ({ spot }) => {
     const reply = useReply(request("times", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Time", class: "side-panel", children: (times) => {
-      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: sentence(visible(times.absent || "The rows hold no times.")) });
+      if (times.spans.length === 0) return /* @__PURE__ */ a3("p", { class: "quiet", children: /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(times.absent || "no times were recorded.")) }) });
       const end = Math.max(...times.spans.map((span) => span.end_s), 1e-9);
       return /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("ol", { class: "spans", children: times.spans.map((span, at) => /* @__PURE__ */ a3("li", { "data-tip": `${span.name}: from ${duration(span.start_s)} to ${duration(span.end_s)}`, children: [
@@ -5626,18 +5636,29 @@
       const next = names.includes(name) ? names.filter((other) => other !== name) : [...names, name];
       setParameters({ columns: next.join(",") || null }, { replace: false });
     };
-    return /* @__PURE__ */ a3("details", { class: "chooser", children: [
-      /* @__PURE__ */ a3("summary", { children: "Columns" }),
-      /* @__PURE__ */ a3("fieldset", { children: [
-        /* @__PURE__ */ a3("legend", { class: "hidden", children: "Columns of the table" }),
-        columns.map((column) => /* @__PURE__ */ a3("label", { children: [
-          /* @__PURE__ */ a3("input", { type: "checkbox", checked: names.includes(column.name), onChange: () => toggle(column.name) }),
-          " ",
-          visible(column.label)
-        ] }, column.name)),
-        /* @__PURE__ */ a3("button", { type: "button", onClick: () => setParameters({ columns: null }, { replace: false }), children: "The usual ones" })
-      ] })
-    ] });
+    return /* @__PURE__ */ a3(
+      "details",
+      {
+        class: "chooser",
+        onKeyDown: (event) => {
+          if (event.key !== "Escape") return;
+          event.preventDefault();
+          event.currentTarget.open = false;
+        },
+        children: [
+          /* @__PURE__ */ a3("summary", { children: "Columns" }),
+          /* @__PURE__ */ a3("fieldset", { children: [
+            /* @__PURE__ */ a3("legend", { class: "hidden", children: "Columns of the table" }),
+            columns.map((column) => /* @__PURE__ */ a3("label", { children: [
+              /* @__PURE__ */ a3("input", { type: "checkbox", checked: names.includes(column.name), onChange: () => toggle(column.name) }),
+              " ",
+              visible(column.label)
+            ] }, column.name)),
+            /* @__PURE__ */ a3("button", { type: "button", onClick: () => setParameters({ columns: null }, { replace: false }), children: "The usual ones" })
+          ] })
+        ]
+      }
+    );
   };
   var KEY_COLUMNS = /* @__PURE__ */ new Set(["task", "rollout"]);
   var taskHeads = (columns) => [
