@@ -222,6 +222,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("gym", "evall"), "palestra gym has no group evall. Did you mean eval?"),
     (("eval", "mcqa", "--modle", "local"), "there is no option --modle; did you mean --model?"),
     (("profile", "--rollout", "x"), "there is no option --rollout; did you mean --rollouts?"),
+    (("cluster", "rollouts", "--mail-user", "me"), "write --sbatch mail-user=VALUE"),
     (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),
     (("eval", "mcqa", "--model"), "--model needs a value"),
     (("eval",), "TARGET is required"),

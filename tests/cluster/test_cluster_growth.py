@@ -191,3 +191,4 @@ def test_seeds_of_another_folder_or_of_a_later_command_equal_those_from_the_star
     assert merged.returncode == 0, merged.stderr
     assert contents(folder / "merged") == contents(from_the_start)
     assert contents(first) == contents(from_the_start)
+    assert not [*first.glob("*.bak")]
