@@ -117,6 +117,14 @@ class OpenRun:
         return self._index.snapshot
 
     @property
+    def notices(self) -> Sequence[str]:
+        """What the tables leave out or mark, and whether there is nothing to group by."""
+        table = self.snapshot.rollouts
+        if not self.group_by or not len(table) or table.text_counts("family"):
+            return self.snapshot.notices
+        return [*self.snapshot.notices, f"no row has a text in {self.group_by!r} to group by"]
+
+    @property
     def is_behind(self) -> bool:
         """Whether the snapshot lacks rows that the files hold, and will have them."""
         return not self.problem and not (self.is_complete and self._index.is_current)
