@@ -304,8 +304,8 @@ def _refuse_other_than_rollouts(block: RowBlock) -> None:
         hint = _ROLLOUTS_HINT
         if block.has(0, FAILURE_CLASS):
             first_names = "; these are failures"
-            if (beside := rollouts_beside(Path(block.path))) is not None:
-                hint = f"the rollouts of this run are in {shown(beside)}"
+            if (own_rollouts := rollouts_beside(Path(block.path))) is not None:
+                hint = f"the rollouts of this run are in {shown(own_rollouts)}"
         elif block.has(0, CREATE_PARAMS):
             first_names = "; these look like materialized inputs"
         raise InputDataError(

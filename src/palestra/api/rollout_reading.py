@@ -104,9 +104,9 @@ def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[Rollout
     """Yield the rollouts that match. When none does, warn of what the query asks for and no rollout
     has.
     """
-    rest = iter(records)
+    remaining = iter(records)
     passed = _Passed(query)
-    for record in rest:
+    for record in remaining:
         if matches_query(query, partial(values_of, record)):
             yield record
             break
@@ -114,7 +114,7 @@ def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[Rollout
     else:
         for text in passed.reasons():
             warnings.warn(text, stacklevel=2)
-    yield from (record for record in rest if matches_query(query, partial(values_of, record)))
+    yield from (record for record in remaining if matches_query(query, partial(values_of, record)))
 
 
 class _Passed:

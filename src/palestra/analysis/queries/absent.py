@@ -27,5 +27,5 @@ def absent_values(query: Query, counts: Counts) -> list[str]:
 
 def _listed(present: Mapping[str, int]) -> str:
     listed = [f"{value} ({count:,})" for value, count in [*present.items()][:_MOST_VALUES]]
-    more = len(present) - _MOST_VALUES
-    return ", ".join(listed) + (f", and {more:,} others" if more > 0 else "")
+    others = len(present) - _MOST_VALUES
+    return ", ".join(listed) + (f", and {others:,} others" if others > 0 else "")

@@ -395,9 +395,14 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
     for text in write_completeness(run, files, allow_partial=allow_partial):
         notice(text)
     if code == 0 and not allow_partial:
-        for path in RunPaths(merged).all():
-            path.with_name(f"{path.name}.bak").unlink(missing_ok=True)
+        remove_smaller_merge(merged)
     return code
+
+
+def remove_smaller_merge(merged: Path) -> None:
+    """Remove the `.bak` files of an earlier merge, all of whose shards are in the new one."""
+    for path in RunPaths(merged).all():
+        path.with_name(f"{path.name}.bak").unlink(missing_ok=True)
 
 
 def profile_run(plan: Path) -> int:
