@@ -70,12 +70,18 @@ def _key(snapshot: IndexSnapshot, row: int) -> _Key | None:
     """Return what the conversation of a rollout depends on; None while a file may change without
     another state.
     """
-    result = snapshot.place(row, RunPart.RESULT)
-    parts = (RunPart.INPUT, RunPart.FAILURE)
-    others = [*(snapshot.place(row, part) for part in parts), *snapshot.attempts(row)]
-    row_places = [place for place in others if place is not None] if result is None else [result]
+    row_places = _row_places(snapshot, row)
     states = [FileState.at(row_place.path) for row_place in row_places]
     settled = [state for state in states if state is not None and state.is_settled]
     if len(settled) < len(states):
         return None
     return tuple(zip(row_places, settled, strict=True))
+
+
+def _row_places(snapshot: IndexSnapshot, row: int) -> list[IndexedPlace]:
+    """Return the places of all rows that a conversation may be read from."""
+    result = snapshot.place(row, RunPart.RESULT)
+    if result is not None:
+        return [result]
+    others = (snapshot.place(row, part) for part in (RunPart.INPUT, RunPart.FAILURE))
+    return [*filter(None, others), *snapshot.attempts(row)]

@@ -69,7 +69,7 @@ class RowPieces:
         """Return items by their numbers in the row. Raises RunChanged."""
         spans = self._items
         if spans is not None:
-            pieces = self._read([_Span(spans[2 * n], spans[2 * n + 1]) for n in numbers])
+            pieces = self._pieces([_Span(spans[2 * n], spans[2 * n + 1]) for n in numbers])
             if pieces is not None:
                 return pieces
         split = SplitRow(read_row(self.place))
@@ -82,7 +82,7 @@ class RowPieces:
             for name, span in (self._fields or {}).items()
             if name not in without and span.size <= most_bytes
         }
-        pieces = None if self._fields is None else self._read(list(spans.values()))
+        pieces = None if self._fields is None else self._pieces(list(spans.values()))
         if pieces is not None:
             return dict(zip(spans, pieces, strict=True))
         fields = SplitRow(read_row(self.place)).fields
@@ -92,7 +92,7 @@ class RowPieces:
             if name not in without and len(memoryview(raw)) <= most_bytes
         }
 
-    def _read(self, spans: Sequence[_Span]) -> list[msgspec.Raw] | None:
+    def _pieces(self, spans: Sequence[_Span]) -> list[msgspec.Raw] | None:
         """Return pieces of the row; None when the file is not as it was."""
         pieces: dict[_Span, msgspec.Raw] = {}
         for group in _groups(sorted(set(spans))):
