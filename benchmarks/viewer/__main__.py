@@ -51,7 +51,7 @@ def waiting(folder: Path, collected: int) -> None:
     """What a user waits for, with the server and over HTTP; and what a collection pays."""
     lines = [
         *pages.first_pages(folder),
-        *pages.long_transcript(folder / "long"),
+        *pages.long_transcripts(folder / "long"),
         *pages.row_to_page(folder / "live"),
     ]
     if collected:

@@ -1,4 +1,4 @@
-"""What a user waits for: the first page, tables, a transcript of 50 MB, and rows as they are written."""
+"""What a user waits for: the first page, tables, long transcripts, and rows as they are written."""
 
 import subprocess
 import sys
@@ -16,7 +16,8 @@ from benchmarks.scale.collection import collect, write_tasks
 from benchmarks.viewer.server import ViewerServer, viewer
 
 ROUNDS = 21
-LONG_ITEMS, LONG_ITEM_BYTES = 5_000, 10_000
+LONG_ROWS = ((5_000, 10_000), (29_600, 2_700))
+"""Transcripts: how many items, and the bytes of each."""
 ROWS_A_SECOND = 1_000
 WRITTEN_S = 10
 
@@ -90,15 +91,23 @@ def percentiles(seconds: Sequence[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 2], ordered[(19 * len(ordered)) // 20]
 
 
-def long_transcript(folder: Path) -> list[Line]:
-    """A row of 50 MB: from the click to the first text, and an item anywhere."""
-    folder.mkdir()
+def long_transcripts(folder: Path) -> list[Line]:
+    """Rows of 50 and 80 MB: from the click to the first text, then an item and an outline page
+    anywhere.
+    """
+    return [
+        line for shape in LONG_ROWS for line in _long_transcript(folder / str(shape[0]), *shape)
+    ]
+
+
+def _long_transcript(folder: Path, count: int, item_bytes: int) -> list[Line]:
+    folder.mkdir(parents=True)
     write_run(folder, tasks=1, rollouts=1, row_bytes=1_000)
     run = folder / ROLLOUTS
     row = orjson.loads(run.read_bytes())
     [message] = row["response"]["output"]
-    part = message["content"][0] | {"text": "a line of text\n" * (LONG_ITEM_BYTES // 15)}
-    row["response"]["output"] = [message | {"content": [part]}] * LONG_ITEMS
+    part = message["content"][0] | {"text": "a line of text\n" * (item_bytes // 15)}
+    row["response"]["output"] = [message | {"content": [part]}] * count
     run.write_bytes(orjson.dumps(row) + b"\n")
     with viewer(run, folder / "served") as server:
         path = server.only_run()
@@ -106,21 +115,25 @@ def long_transcript(folder: Path) -> list[Line]:
         rollout = f"{path}/t/0/0"
         opened = (rollout, f"{rollout}/outline?start=0", f"{rollout}/item?at=1&start=0")
         first_s = sum(_seconds(server, request) for request in opened)
-        before = server.cpu_s()
-        items = [
-            _seconds(server, f"{rollout}/item?at={LONG_ITEMS * n // ROUNDS}&start=0")
-            for n in range(ROUNDS)
-        ]
-        cpu_s = (server.cpu_s() - before) / ROUNDS
-    middle, slow = percentiles(items)
+        places = [count * n // ROUNDS for n in range(ROUNDS)]
+        item = _times(server, [f"{rollout}/item?at={at}&start=0" for at in places])
+        page = _times(server, [f"{rollout}/outline?start={at}" for at in places])
+        mib = server.anonymous_mib()
+    name = f"transcript of {count * item_bytes / 1e6:.0f} MB, {count:,} items"
     return [
-        ("transcript of 50 MB: to its first text", f"{first_s:.2f} s", "1 s"),
-        (
-            "any item of it: median, 95th percentile",
-            f"{1e3 * middle:.0f}, {1e3 * slow:.0f} ms ({1e3 * cpu_s:.0f} ms CPU)",
-            "200 ms",
-        ),
+        (f"{name}: to its first text", f"{first_s:.2f} s", "1 s"),
+        ("any item of it: median, 95th percentile", item, "200 ms"),
+        ("any page of its outline: median, 95th percentile", page, "200 ms"),
+        ("memory without mapped files after it", f"{mib:.0f} MiB", "300 MiB"),
     ]
+
+
+def _times(server: ViewerServer, paths: Sequence[str]) -> str:
+    """The median and the 95th percentile of requests, and the server's CPU for each."""
+    before = server.cpu_s()
+    middle, slow = percentiles([_seconds(server, path) for path in paths])
+    cpu_s = (server.cpu_s() - before) / len(paths)
+    return f"{1e3 * middle:.0f}, {1e3 * slow:.0f} ms ({1e3 * cpu_s:.0f} ms CPU)"
 
 
 def row_to_page(folder: Path) -> list[Line]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from palestra.analysis import load_run, profile_tasks, write_reward_profiling
 from palestra.analysis.scan import BLOCK_BYTES, MOST_FIELDS
+from palestra.analysis.sources import run_files
 from palestra.errors import InputDataError
 from profiled_runs import Run, key, lines, materialized, scored
 
@@ -166,6 +167,15 @@ def test_another_file_given_as_rollouts_is_recognised(
 
     with pytest.raises(InputDataError, match=f"no row has a reward, from line 1 on; {said}"):
         load_run(run.paths.materialized_inputs, run.paths.output)
+
+
+def test_a_failures_file_given_as_rollouts_is_answered_with_the_rollouts(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], failures=[key(1, 0)])
+
+    with pytest.raises(InputDataError) as raised:
+        run_files(None, run.paths.failures)
+
+    assert raised.value.hint.endswith(run.paths.output.name)
 
 
 def test_missing_rollouts_are_told_with_how_they_ended(tmp_path: Path) -> None:

@@ -97,6 +97,15 @@ def test_a_query_that_cannot_be_read_names_the_place(shelf: Path, model: str) ->
         run.rollouts("(reward<1")
 
 
+def test_a_query_that_nothing_matches_warns_of_what_no_rollout_has(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.warns(UserWarning, match=r"outcome:failed; its values here: scored \(\d\)"):
+        assert not list(run.rollouts("outcome:failed"))
+    with pytest.warns(UserWarning, match="no rollout has a field 'topik'; did you mean 'topic'"):
+        assert not list(run.rollouts("topik:even"))
+
+
 def test_a_failure_says_what_helps(shelf: Path, model: str) -> None:
     [failure] = evaluated(shelf, model).failures()
 

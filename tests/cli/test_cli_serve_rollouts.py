@@ -1,5 +1,6 @@
 """`palestra serve-rollouts`: a real service for a real trainer, what it refuses, and its end."""
 
+import asyncio
 import json
 import os
 import re
@@ -10,7 +11,16 @@ import pytest
 from cli_world import OPENAI, FakeEndpoint, Running, World
 
 from palestra.config import PACKAGE_ROOT
-from palestra.training import Completed, RemoteRolloutClient, RolloutRequest, SyncRolloutClient
+from palestra.training import (
+    Attempts,
+    ClientSettings,
+    Completed,
+    FailureClass,
+    OnViolation,
+    RemoteRolloutClient,
+    RolloutRequest,
+    SyncRolloutClient,
+)
 
 MCQA = "resources_servers/mcqa/configs/mcqa.yaml"
 TASKS = PACKAGE_ROOT / "resources_servers/mcqa/data/example.jsonl"
@@ -66,6 +76,26 @@ def test_a_fleet_that_runs_can_be_served(world: World, fake: FakeEndpoint) -> No
     assert found is not None
 
     assert len(gathered(found[0], 4)) == 4
+
+
+async def settings_of(url: str) -> ClientSettings:
+    async with RemoteRolloutClient(url) as client:
+        return client.settings
+
+
+@pytest.mark.slow
+def test_the_flags_are_the_settings_of_every_trainers_client(
+    world: World, fake: FakeEndpoint
+) -> None:
+    flags = ["--on-invalid-logprobs", "mask", "--on-discontinuity", "split", "--nan-retries", "2"]
+    _, url = served(world, fake, *flags, "--attempts", "timeout=5", "--attempts", "data_error=2")
+
+    settings = asyncio.run(settings_of(url))
+
+    assert settings.on_invalid_logprobs is OnViolation.MASK
+    assert settings.on_discontinuity is OnViolation.SPLIT
+    most = Attempts().most | {FailureClass.TIMEOUT: 5, FailureClass.DATA_ERROR: 2}
+    assert settings.attempts == Attempts(most=most, nan_retries=2)
 
 
 def test_beyond_this_machine_a_token_is_required(world: World) -> None:

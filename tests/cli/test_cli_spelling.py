@@ -13,6 +13,8 @@ from palestra.cli.main import app
 from palestra.cli.spelling import command_words, takes_overrides, with_commands_of
 from palestra.settings import CollectSettings
 
+OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
+
 
 @pytest.mark.parametrize(
     ("program", "text", "expected"),
@@ -29,6 +31,9 @@ from palestra.settings import CollectSettings
         ("ng_reward_profile", "`palestra profile --group-by x`", "`palestra profile --group-by x`"),
         ("ng_run", "`palestra reverify`", "`palestra reverify`"),
         ("pytest", "`palestra run`", "`palestra run`"),
+        ("gym", f"add `+config_paths=[{OPENAI}] ++policy_model_name=NAME`", "add `--model-type openai_model --model NAME`"),
+        ("gym", "`+config_paths=[mine.yaml] ++deep.key=1`", "`+config_paths=[mine.yaml] ++deep.key=1`"),
+        ("ng_run", "`++policy_model_name=NAME`", "`++policy_model_name=NAME`"),
     ],
 )  # fmt: skip
 def test_a_hint_quotes_commands_of_the_program_that_was_called(

@@ -12,12 +12,13 @@ import pytest
 from cluster_runs import ENDPOINT_KEY
 from planning import options, planned
 
-from palestra.cli.clustering.main_steps import share_of_shard
+from palestra.cli.clustering.main_steps import remove_smaller_merge, share_of_shard
 from palestra.cluster import Run, join_runs, rollouts
 from palestra.cluster.growth import all_seeds, has_grown, seeds_of_run
 from palestra.cluster.layout import RunFiles
 from palestra.errors import InputDataError
 from palestra.rollouts import MergeIncomplete, OtherRun, StaleRun
+from palestra.schema import RunPaths
 from palestra.settings import Share
 
 COMPARED = (
@@ -126,6 +127,18 @@ def test_a_shard_that_was_begun_keeps_its_place_when_the_run_grows(tmp_path: Pat
 
     assert share_of_shard(grown, "rollouts-rs1") == Share(1, 2)
     assert share_of_shard(grown, "rollouts-rs2") == Share(2, 3)
+
+
+def test_a_merge_that_has_grown_leaves_only_its_own_files(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path / "rollouts.jsonl")
+    for path in (paths.output, paths.manifest, tmp_path / "mine.bak"):
+        path.touch()
+        path.with_name(f"{path.name}.bak").touch()
+
+    remove_smaller_merge(paths.output)
+
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {paths.output.name, paths.manifest.name, "mine.bak", "mine.bak.bak"}
 
 
 @pytest.fixture(scope="module")

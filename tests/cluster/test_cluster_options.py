@@ -129,6 +129,7 @@ def test_a_server_of_ones_own_needs_its_model_and_its_type() -> None:
         ("judge", "NAME.KEY=VALUE"),
         ("judge.type=vllm", "model"),
         ("judge.kind=vllm", "kind"),
+        ("judge.typ=vllm", "no key 'typ'; did you mean 'type'?"),
         ("policy.type=vllm", "--server-type"),
         (("judge.type=vllm", "judge.model=m"), "gpus=N"),
         (("judge.type=vllm", "judge.model=m", "judge.gpus=two"), "gpus"),

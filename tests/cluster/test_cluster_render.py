@@ -708,3 +708,9 @@ def test_a_run_is_waited_for_by_its_name(tmp_path: Path) -> None:
 
     assert run.jobs[0].after == (After("afterok", job_id="42"),)
     assert executor_for("local").status(["local:/none:x"])["local:/none:x"].state is Phase.UNKNOWN
+
+
+def test_a_mail_without_its_type_is_refused() -> None:
+    on, asked = cluster(), options(sbatch=("mail-user=me",))
+    with pytest.raises(ConfigError, match="mail-type"):
+        scripts(planned(asked, on), asked, on)

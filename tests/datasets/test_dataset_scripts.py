@@ -99,3 +99,17 @@ def test_a_killed_command_leaves_no_script_behind(script: Path, line: Line) -> N
         process.kill()
 
     assert line.is_let_go()
+
+
+def test_a_file_in_the_working_directory_hides_no_module_of_python(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('the file of an author')")
+    (tmp_path / "beside.py").write_text("NAME = 'rows.jsonl'")
+    script = tmp_path / "scripts" / "prepare.py"
+    script.parent.mkdir()
+    script.write_text("import beside, json\ndef prepare(): return beside.NAME\n")
+
+    with contextlib.chdir(tmp_path), Scripts() as scripts:
+        done = scripts.run(script, {}, tmp_path / "answer", timeout_s=DEADLINE_S)
+
+    assert done.exit_code == 0, done.printed
+    assert (tmp_path / "answer").read_text() == '"rows.jsonl"'

@@ -26,6 +26,7 @@ from palestra.rollouts import (
     StaleRun,
     begin,
     discard,
+    discard_new_inputs,
     plan,
 )
 from palestra.schema import RolloutKey, key_of
@@ -499,3 +500,15 @@ def test_a_recorded_response_may_have_any_shape(folder: Path, response: Any) -> 
 def test_a_name_that_no_file_may_have_is_refused(folder: Path) -> None:
     with pytest.raises(InputDataError, match="File name too long"):
         prepared(folder, output_jsonl_fpath=folder / ("x" * 300 + ".jsonl"))
+
+
+def test_a_process_that_ends_takes_only_its_own_new_inputs_along(folder: Path) -> None:
+    others = paths(folder).new_inputs("another-1")
+    others.touch()
+    run = planned(folder)
+    assert run.new_inputs is not None
+    (folder / f"{run.new_inputs.name}.half.tmp").touch()
+
+    discard_new_inputs(paths(folder).output)
+
+    assert [name for name in names(folder) if ".new-" in name] == [others.name]

@@ -14,7 +14,7 @@ import pytest
 
 from author_servers import TASK, ask, error_of, nobody, server_of, turn
 from packers import zstd
-from palestra import Environment, ToolError, call, tool
+from palestra import Environment, ToolError, call, environment, tool
 from palestra.errors import ConfigError, InputDataError, RowIdentity
 from palestra.schema import FunctionCall, OutputMessage
 from palestra.server import EnvironmentConfig, EnvironmentDefinition, server_class_of
@@ -179,6 +179,19 @@ def test_settings_are_converted_to_their_types() -> None:
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="has no setting 'dificulty'; did you mean 'difficulty'"):
         defined(Shelf, dificulty=5)
+
+
+def test_a_setting_of_a_function_is_refused_with_its_file_and_what_to_write() -> None:
+    @environment(data=[])
+    def verify(answer: str) -> float:
+        return float(bool(answer))
+
+    with pytest.raises(
+        ConfigError, match=f"{Path(__file__).name}: verify has no setting"
+    ) as raised:
+        EnvironmentDefinition.of(verify, settings={"difficulty": 3})
+
+    assert "write a class" in raised.value.hint
 
 
 def test_a_setting_of_the_wrong_type_is_refused() -> None:

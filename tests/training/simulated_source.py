@@ -78,6 +78,9 @@ class SimulatedSubmission:
         self._cancelled += [self._by_key[key] for key in wanted - self._gone]
         self._gone |= wanted
 
+    def stop(self, reason: str) -> None:
+        raise NotImplementedError
+
     def summary(self) -> Summary:
         return Summary(len(self._requests), 0, {}, 0)
 

@@ -36,6 +36,12 @@ def test_a_rollout_without_a_recent_turn_is_masked_and_says_why() -> None:
     assert marked.mask_reason.startswith("stale: its oldest tokens are of weight version 5")
 
 
+def test_a_recent_turn_with_invalid_log_probs_does_not_count_as_one_to_train_on() -> None:
+    outcome = completed(Turn([1], [2], [-0.5], 4, 4), Turn([3], [4], [], 7, 7))
+
+    assert recent_turns_only(outcome, 7, 1).masked
+
+
 def test_marking_again_changes_nothing() -> None:
     once = recent_turns_only(rollout(5, 7), 7, 1)
 

@@ -237,6 +237,24 @@ async def test_weights_bumped_in_the_middle_of_a_call_are_on_both_ends_of_it(tmp
     assert (found.weights_start, found.weights_end, found.oldest_weights) == (7, 8, 7)
 
 
+async def test_a_call_that_runs_over_an_update_has_both_versions(tmp_path: Any) -> None:
+    clients: list[RolloutClient] = []
+
+    async def during(turn: int) -> None:
+        if turn == 0:
+            await clients[0].hold_calls()
+            await clients[0].set_weight_version(8)
+
+    async with world(tmp_path, during=during) as (client, _):
+        clients.append(client)
+        await client.set_weight_version(7)
+        (found,) = await client.submit([request()]).gather()
+
+    assert isinstance(found, Completed)
+    assert [(turn.weights_start, turn.weights_end) for turn in found.turns] == [(7, 8), (8, 8)]
+    assert (found.oldest_weights, found.weight_versions) == (7, [7, 8])
+
+
 @contextlib.asynccontextmanager
 async def reached(way: str, client: RolloutClient) -> AsyncIterator[RolloutSource]:
     """The client itself, or a client of a service over it, or a pool of that."""

@@ -35,6 +35,7 @@ from palestra.training import (
     Attempts,
     Completed,
     FailureClass,
+    Fault,
     IncompleteRollouts,
     Key,
     OnIncomplete,
@@ -193,6 +194,20 @@ async def test_masked_rollouts_keep_their_reward_and_say_why() -> None:
 
     assert isinstance(found, Completed)
     assert (found.masked, found.reward) == (True, 1.0)
+    assert handle.summary().masked == 1
+
+
+async def test_a_split_rollout_without_a_trainable_token_enters_no_baseline() -> None:
+    def script(key: Key, attempt: int) -> Any:
+        return answer(1.0, said(logprobs=[math.nan if key.rollout_index == 0 else -1.0]))
+
+    async with trainer(script, on_invalid_logprobs=OnViolation.SPLIT) as (client, *_):
+        handle = client.submit(requests(1, 3))
+        (group,) = [group async for group in handle.groups(3)]
+
+    assert [fault.fault for fault in group.faults] == [Fault.MASKED]
+    assert "no trainable token: rollout 0:0, turn 0" in group.faults[0].detail
+    assert len(group.advantages().members) == 2
     assert handle.summary().masked == 1
 
 

@@ -5,7 +5,7 @@ import contextlib
 import importlib.util
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +16,13 @@ from contract_world import client_of, service_over
 from training_world import ToldAgent, request, requests
 
 from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
-from palestra.training import IncompleteRollouts, Key, RemoteRolloutClient, outcome_from_json
+from palestra.training import (
+    IncompleteRollouts,
+    Key,
+    RemoteRolloutClient,
+    Submission,
+    outcome_from_json,
+)
 from palestra.training.service import RolloutService, openapi_document, service_token
 from palestra.training.service.calls import BatchGone, ServiceCalls
 from palestra.training.service.operations import RolloutOperations
@@ -316,6 +322,54 @@ async def test_a_client_that_waits_is_told_that_the_service_stops() -> None:
                 await waiting
 
     assert raised.value.missing == (Key(0, 0),)
+
+
+async def first_group(batch: Submission) -> object:
+    return await anext(batch.groups(3))
+
+
+TAKEN_BY: dict[str, Callable[[Submission], Coroutine[Any, Any, object]]] = {
+    "groups": first_group,
+    "gather": lambda batch: batch.gather(),
+}
+
+
+async def until_taken(url: str) -> None:
+    """Wait until a client of the service waits for a batch's outcomes."""
+    http = HttpClient()
+    service = ServiceCalls(http, url, "", patience_s=5).operations
+    is_taken = False
+    while not is_taken:
+        is_taken = any(batch.silent_s == 0.0 for batch in (await service.list_batches()).batches)
+    await http.aclose()
+
+
+@pytest.mark.parametrize("way", TAKEN_BY)
+async def test_when_the_service_stops_the_error_has_what_came_and_what_is_missing(way: str) -> None:
+    ended = asyncio.Event()
+
+    async def script(key: Key, attempt: int) -> float:
+        if key.task_id == 1:
+            ended.set()
+            await asyncio.Event().wait()
+        return 1.0
+
+    agent = ToldAgent(script)
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(service_over(client_of(agent, in_flight=1)))
+        async with RemoteRolloutClient(url, patience_s=0.3) as client:
+            batch = client.submit([request(task, group_id=0) for task in range(3)])
+            waiting = asyncio.create_task(TAKEN_BY[way](batch))
+            async with asyncio.timeout(10):
+                await asyncio.gather(ended.wait(), until_taken(url))
+            await stack.pop_all().aclose()
+            with pytest.raises(IncompleteRollouts, match="rollout service was stopped") as raised:
+                await waiting
+
+    error = raised.value
+    assert (error.requested, error.received) == (3, 1)
+    assert error.missing == (Key(1, 0), Key(2, 0))
+    assert [(outcome.key, outcome.reward) for outcome in error.completed] == [(Key(0, 0), 1.0)]
 
 
 async def test_a_service_that_is_gone_is_told_with_what_is_missing() -> None:

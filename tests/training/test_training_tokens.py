@@ -168,6 +168,38 @@ def test_split_makes_a_chain_of_each_part_that_hangs_together() -> None:
     assert found.masked == ""
 
 
+def nan_at(*at: int, turns: int = 2) -> list[RawTurn]:
+    """Turns that continue each other; the log probs of those `at` these numbers are no numbers."""
+    ids = list(range(2 * turns))
+    return [
+        raw(ids[: 2 * number + 1], [2 * number + 1], [math.nan if number in at else -1.0])
+        for number in range(turns)
+    ]
+
+
+@pytest.mark.parametrize("policy", [OnViolation.MASK, OnViolation.SPLIT])
+def test_a_rollout_without_one_trainable_turn_is_masked_under_every_policy(
+    policy: OnViolation,
+) -> None:
+    found = check(nan_at(0, 1), policy)
+
+    assert sum(sum(chain.flat.loss_mask) for chain in found.chains) == 0
+    assert "nan at 0 is not a log probability" in found.masked
+
+
+def test_split_with_one_valid_turn_is_not_masked() -> None:
+    found = check(nan_at(0), OnViolation.SPLIT)
+
+    assert (found.chains[0].flat.loss_mask, found.masked) == ([0, 0, 0, 1], "")
+
+
+@pytest.mark.parametrize("policy", OnViolation)
+def test_a_rollout_that_sampled_no_token_is_masked_under_every_policy(policy: OnViolation) -> None:
+    found = check([raw([1, 2], [], [])], policy)
+
+    assert found.masked == "no trainable token: the model sampled no token"
+
+
 def test_mask_says_why_and_trains_on_nothing_wrong() -> None:
     found = check([raw([1], [2], [math.nan]), raw([1, 2], [3], [-1.0])], OnViolation.MASK)
 

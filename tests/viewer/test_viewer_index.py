@@ -20,9 +20,9 @@ from palestra.viewer.index import (
     FieldKind,
     RunChanged,
     RunPart,
+    SplitRow,
     forget,
     open_index,
-    outline,
     read_row,
 )
 from palestra.viewer.index.bounds import IndexBounds, size_of
@@ -404,4 +404,4 @@ def test_a_rollout_without_a_reward_has_none(run: Run, tmp_path: Path) -> None:
 
 def test_an_outline_of_what_is_no_object_is_an_error() -> None:
     with pytest.raises(InputDataError):
-        outline(b"[1]")
+        SplitRow(b"[1]")

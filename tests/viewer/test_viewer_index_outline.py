@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.errors import InputDataError
-from palestra.viewer.index import outline, read_item, text_range
+from palestra.viewer.index import SplitItem, SplitRow, split_item
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -32,10 +32,17 @@ def message(content: Any) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": content}
 
 
+def items_of(data: bytes) -> list[SplitItem]:
+    return [
+        split_item(raw, number=number, section=section, role=role)
+        for number, (section, role, raw) in enumerate(SplitRow(data).raws())
+    ]
+
+
 def whole_text(data: bytes, number: int, part: int = 0, *, length: int) -> str:
     texts, start = [], 0
     while True:
-        text = text_range(data, number, part, start=start, length=length)
+        text = SplitRow(data).texts(number)[part].range(start, length)
         texts.append(text.text)
         if text.next is None:
             return "".join(texts)
@@ -62,7 +69,8 @@ def test_the_ranges_of_a_text_make_the_text(text: str, length: int, is_ascii: bo
 def test_any_start_is_moved_between_characters(text: str, start: int) -> None:
     data = row([message(text)])
 
-    part = text_range(data, 0, start=start)
+    [whole] = SplitRow(data).texts(0)
+    part = whole.range(start, 10_000)
 
     assert text.endswith(part.text)
 
@@ -71,11 +79,10 @@ def test_any_start_is_moved_between_characters(text: str, start: int) -> None:
 def test_any_row_has_an_outline(output: Any, prompt: Any) -> None:
     data = row(output, input=prompt)
 
-    whole = outline(data)
+    split = SplitRow(data)
 
-    assert [item.number for item in whole.items] == list(range(whole.total))
-    for item in whole.items:
-        assert item.size == len(read_item(data, item.number))
+    for item in items_of(data):
+        assert item.size == len(bytes(split.raw(item.number)))
         assert all(
             text.head == whole_text(data, item.number, at, length=10**6)[:200]
             for at, text in enumerate(item.texts)
@@ -92,7 +99,7 @@ def test_items_have_their_kinds_names_and_texts() -> None:
         ),
         {"type": "new", "field": 1},
     ]
-    shown = outline(row(items, input="how much?", instructions="Be brief")).items
+    shown = items_of(row(items, input="how much?", instructions="Be brief"))
 
     assert [(i.section, i.kind, i.role, i.name) for i in shown[:4]] == [
         ("prompt", "message", "system", ""),
@@ -109,18 +116,9 @@ def test_items_have_their_kinds_names_and_texts() -> None:
     ]
 
 
-def test_a_page_of_an_outline_has_only_its_items() -> None:
-    data = row([message(str(number)) for number in range(1_200)])
+def test_an_item_that_is_not_there_is_an_error() -> None:
+    split = SplitRow(row([message("a")]))
 
-    page = outline(data, start=1_000, count=500)
-
-    assert page.total == 1_200
-    assert [item.texts[0].head for item in page.items] == [str(n) for n in range(1_000, 1_200)]
-
-
-def test_an_item_or_text_that_is_not_there_is_an_error() -> None:
-    data = row([message("a")])
-
-    for number, part in ((1, 0), (-1, 0), (0, 1)):
+    for number in (1, -1):
         with pytest.raises(InputDataError):
-            text_range(data, number, part)
+            split.raw(number)

@@ -1,12 +1,14 @@
 """`palestra view` without a browser: text, JSON, one HTML file; and forgetting an index."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from listed_runs import answered, failure, write_run
+from packers import zstd
 from palestra.cli.viewing import view
 from palestra.errors import ConfigError, InputDataError
 from palestra.settings import ViewArgs
@@ -126,3 +128,51 @@ def test_an_export_makes_its_folder(run: str, tmp_path: Path) -> None:
 def test_an_export_that_cannot_be_written_is_an_error(run: str) -> None:
     with pytest.raises(ConfigError, match="--export: cannot write"):
         view(args(run, export=Path(run) / "out.html"))
+
+
+def test_a_value_that_no_row_has_is_named_with_those_that_are_there(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view(args(run, as_text=True, filter="outcome:failed"))
+
+    printed = capsys.readouterr().err
+    assert "outcome:failed" in printed
+    assert "scored (2), verifier_error (1)" in printed
+
+
+def test_an_export_of_nothing_names_the_values_that_are_there(run: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no rollout matches.*scored \(2\)"):
+        view(args(run, export=tmp_path / "out.html", filter="outcome:failed"))
+
+
+def test_a_field_that_does_not_exist_is_answered_with_all_fields(run: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        view(args(run, as_text=True, filter="foo:1"))
+
+    assert {"outcome", "reward", "tokens.out"} <= set(
+        raised.value.hint.removeprefix("the fields: ").split(", ")
+    )
+
+
+def test_a_field_to_group_by_that_no_row_has_is_named(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view(args(run, as_text=True, group_by="famly"))
+
+    assert "'famly' to group by" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named_and_not_the_cache(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.version_info >= (3, 14):
+        pytest.skip("Python reads zstd itself")
+    path = Path(run)
+    path.write_bytes(zstd.compress(path.read_bytes()))
+    monkeypatch.setitem(sys.modules, "backports", None)
+
+    view(args(run, as_text=True))
+
+    printed = capsys.readouterr().err
+    assert "palestra[zstd]" in printed
+    assert "cache" not in printed

@@ -226,6 +226,7 @@ export interface RolloutTable {
   offset: number;
   matches: number;
   total: number;
+  absent: string[];
   base: Base;
   streaming: boolean;
 }
@@ -244,6 +245,7 @@ export interface TaskTable {
   offset: number;
   matches: number;
   total: number;
+  absent: string[];
   base: Base;
 }
 

@@ -27,6 +27,7 @@ from palestra.analysis.frame import AgentName, Endings, RowPositions, RunComplet
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
 from palestra.analysis.load import family_of, load_run, without_garbage
 from palestra.analysis.manifests import MixedRuns
+from palestra.analysis.queries.absent import absent_values
 from palestra.analysis.queries.parsing import parse_query
 from palestra.analysis.queries.tree import (
     BetweenTerm,
@@ -177,6 +178,7 @@ __all__ = [
     "Spread",
     "TaskVerdict",
     "WordTerm",
+    "absent_values",
     "agent_metrics",
     "amount",
     "assemble",

@@ -18,7 +18,7 @@ from palestra.analysis.assemble import assemble
 from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
 from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
-from palestra.analysis.sources import Files, failure_files, run_files
+from palestra.analysis.sources import Files, failure_files, rollouts_beside, run_files
 from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.errors import InputDataError, KnownCause
 from palestra.metrics import (
@@ -43,6 +43,7 @@ from palestra.schema import (
     is_truncated,
     reverify_in,
 )
+from palestra.system import shown
 
 LONGEST_SHOWN = 60
 LARGEST_VALUE = 1e100
@@ -300,14 +301,17 @@ def _refuse_other_than_rollouts(block: RowBlock) -> None:
     at = next(at for at, reward in enumerate(rewards) if not is_finite_number(reward))
     if not any(block.has(at, REWARD) for at in range(len(block))):
         first_names = ""
+        hint = _ROLLOUTS_HINT
         if block.has(0, FAILURE_CLASS):
             first_names = "; these are failures"
+            if (own_rollouts := rollouts_beside(Path(block.path))) is not None:
+                hint = f"the rollouts of this run are in {shown(own_rollouts)}"
         elif block.has(0, CREATE_PARAMS):
             first_names = "; these look like materialized inputs"
         raise InputDataError(
             f"{block.path} holds no rollouts: no row has a reward, from line {block.lines[0]} on"
             + first_names,
-            hint=_ROLLOUTS_HINT,
+            hint=hint,
         )
     if not block.has(at, REWARD):
         raise InputDataError(f"{block.place(at)}: the row has no reward", hint=_UNSCORED_HINT)

@@ -7,14 +7,16 @@ from pathlib import Path
 from palestra.errors import InputDataError
 from palestra.rollouts import outputs_of
 from palestra.schema import RunPaths, bare_name, with_compressed
+from palestra.system import shown
 
 Files = Path | str | Sequence[Path | str]
 """One file or its stem, the folder of a run, a quoted glob of shards, or several of these."""
 
 _INPUTS = "_materialized_inputs.jsonl"
+_FAILURES = "_failures.jsonl"
 _BESIDE = (
     _INPUTS,
-    "_failures.jsonl",
+    _FAILURES,
     "_manifest.json",
     "_aggregate_metrics.json",
     "_reward_profiling.jsonl",
@@ -58,6 +60,12 @@ def _inputs_beside(rollouts: Path) -> Path:
     materialized = RunPaths(rollouts).materialized_inputs
     inputs = with_compressed(materialized)
     if inputs is None:
+        own_rollouts = rollouts_beside(rollouts)
+        if own_rollouts is not None:
+            raise InputDataError(
+                f"{rollouts} has the failures of a run, not its rollouts",
+                hint=f"its rollouts are in {shown(own_rollouts)}",
+            )
         raise InputDataError(
             f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
             hint="pass their path: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
@@ -73,6 +81,13 @@ def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
         return _files_of_arguments(files, passed_over=(), of_output=_failures_beside)
     failure_paths = (with_compressed(RunPaths(path).failures) for path in rollouts)
     return [path for path in failure_paths if path is not None]
+
+
+def rollouts_beside(failures: Path) -> Path | None:
+    """Return the rollouts file to which a failures file belongs; None when there is none."""
+    name = bare_name(failures)
+    stem = name.removesuffix(_FAILURES)
+    return None if stem == name else with_compressed(failures.with_name(f"{stem}.jsonl"))
 
 
 def _failures_beside(rollouts: Path) -> Path:

@@ -4,7 +4,6 @@ import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from palestra.analysis import (
     TaskVerdict,
     html_table,
     load_run,
-    matches_query,
     parse_query,
     rollout_files,
     run_head,
@@ -26,7 +24,7 @@ from palestra.analysis import (
 )
 from palestra.api.diagnosis import diagnose
 from palestra.api.reverification import prepared_reverification
-from palestra.api.rollout_reading import read_rollouts, values_of
+from palestra.api.rollout_reading import matching, read_rollouts
 from palestra.api.rollout_records import RolloutRecord, rollout_record
 from palestra.api.run_entries import RunState, run_entry
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
@@ -116,12 +114,11 @@ class Run:
     def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
         """Yield the rollouts, one at a time, in the order of the tasks.
 
-        `filter`: a query, such as `reward<1 tools:search`; see `palestra.analysis.queries`. Raises
+        `filter`: a query, such as `reward<1 tools:search`; see `palestra.analysis.queries`. A
+        UserWarning names the values and fields that no rollout has when none matches. Raises
         ConfigError: the query cannot be read.
         """
-        query = parse_query(filter or "")
-        records = read_rollouts(self.outputs)
-        return (record for record in records if matches_query(query, partial(values_of, record)))
+        return matching(read_rollouts(self.outputs), parse_query(filter or ""))
 
     def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
         """Return one rollout. Raises InputDataError: the run has no such rollout."""

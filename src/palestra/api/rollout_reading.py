@@ -4,14 +4,18 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from palestra.analysis import Query, WordTerm, absent_values, matches_query
 from palestra.api.rollout_records import COMPONENTS, RolloutRecord, record_of
+from palestra.config import did_you_mean
 from palestra.datasets import open_rows
 from palestra.metrics import TaskIndex
 from palestra.schema import AGENT_REF, JsonDict, RunPaths, is_compressed, with_compressed
@@ -94,6 +98,56 @@ def _row(row_place: _Place) -> JsonDict:
     file.seek(offset)
     row: JsonDict = json.loads(file.readline())
     return row
+
+
+def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[RolloutRecord]:
+    """Yield the rollouts that match. When none does, warn of what the query asks for and no rollout
+    has.
+    """
+    remaining = iter(records)
+    passed = _Passed(query)
+    for record in remaining:
+        if matches_query(query, partial(values_of, record)):
+            yield record
+            break
+        passed.add(record)
+    else:
+        for text in passed.reasons():
+            warnings.warn(text, stacklevel=2)
+    yield from (record for record in remaining if matches_query(query, partial(values_of, record)))
+
+
+class _Passed:
+    """The fields and texts of the rollouts that a query does not match."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        leaves = (leaf for leaf in query.leaves() if not isinstance(leaf, WordTerm))
+        self._texts: dict[str, Counter[str]] = {leaf.field: Counter() for leaf in leaves}
+        self._names = set(_SPECIAL)
+        self._present: set[str] = set()
+
+    def add(self, record: RolloutRecord) -> None:
+        self._names.update(record.row, record.result or {})
+        for name, texts in self._texts.items():
+            values = values_of(record, name)
+            if values:
+                self._present.add(name)
+            texts.update(value for value in values if isinstance(value, str))
+
+    def reasons(self) -> list[str]:
+        """Return one sentence for each field and each text that no rollout has."""
+        names = sorted(self._names)
+        missing = [
+            f"no rollout has a field {name!r}{did_you_mean(name, names)}; the fields: "
+            + ", ".join(names)
+            for name in self._texts
+            if name not in self._present and name not in _SPECIAL
+        ]
+        return [*missing, *absent_values(self._query, self._counts)]
+
+    def _counts(self, name: str) -> Mapping[str, int]:
+        return dict(self._texts[name].most_common())
 
 
 def values_of(record: RolloutRecord, name: str) -> Sequence[Any]:

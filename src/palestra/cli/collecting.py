@@ -17,7 +17,7 @@ from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
-from palestra.rollouts import Collected, PreparedRun, scored_keys
+from palestra.rollouts import Collected, PreparedRun, discard_new_inputs, scored_keys
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -99,6 +99,7 @@ def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: 
         watch.say_accounting()
         watch.ended(_say_how_to_go_on(stopped, settings))
         watch.close()
+        discard_new_inputs(settings.output_jsonl_fpath)
 
     try:
         return watch.ended(run_to_end(main, last_words=give_up))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from palestra.analysis import amount
 from palestra.cli.escaping import one_line
 from palestra.cli.snapshot import Slow, Snapshot
 
@@ -101,9 +102,9 @@ def plain_line(now: Snapshot) -> str:
     if now.tokens:
         parts.append(f"{short(now.tokens)} tokens ({short(now.token_rate)}/s)")
     if now.repeated:
-        parts.append(f"{now.repeated} attempts repeated")
+        parts.append(amount(now.repeated, "attempt") + " repeated")
     if now.retries:
-        parts.append(f"{now.retries} requests retried")
+        parts.append(amount(now.retries, "request") + " retried")
     if now.retry_plan:
         parts.append(one_line(f"{now.retry_reason}, {now.retry_plan}"))
     parts += map(one_line, now.standing_still)
@@ -210,9 +211,9 @@ def _pace(now: Snapshot) -> list[Part]:
 def _repeats(now: Snapshot) -> list[Part]:
     parts: list[Part] = []
     if now.repeated:
-        parts.append(f"{now.repeated:,} attempts repeated")
+        parts.append(amount(now.repeated, "attempt") + " repeated")
     if now.retries:
-        parts.append(f"{now.retries:,} requests retried")
+        parts.append(amount(now.retries, "request") + " retried")
         parts.append(one_line(f"{now.retry_plan}: {now.retry_reason}".removeprefix(": ")))
     return parts
 

@@ -10,8 +10,10 @@ from palestra.errors import ConfigError
 from palestra.fleet import HeadAddress
 from palestra.settings import ServeRolloutsArgs, load
 from palestra.training import (
+    Attempts,
     ClientSettings,
     OnStale,
+    OnViolation,
     RolloutClient,
     attached,
     serve_rollouts,
@@ -22,11 +24,12 @@ from palestra.training import (
 def serve(args: ServeRolloutsArgs, overrides: list[str], *, extra: ConfigTree) -> int:
     """Serve until stopped. Raises ConfigError: no servers are named, or a needed token is missing."""
     token = service_token(args.host)
+    settings = client_settings(args)
     config = load(overrides, ng=False, extra=extra, require_all=not args.attached)
     warn_all(config.warnings)
     try:
         with masking(config.secrets):
-            run_to_end(_serve(args, config, token))
+            run_to_end(_serve(args, settings, config, token))
     except CommandStopped as stopped:
         notice("stopped")
         # Ctrl-C is how a service is meant to end.
@@ -34,15 +37,29 @@ def serve(args: ServeRolloutsArgs, overrides: list[str], *, extra: ConfigTree) -
     return 0
 
 
-async def _serve(args: ServeRolloutsArgs, config: ResolvedConfig, token: str) -> None:
-    settings = ClientSettings(
+def client_settings(args: ServeRolloutsArgs) -> ClientSettings:
+    """Return the settings of the service's client. Raises ConfigError: a value is invalid."""
+    return ClientSettings(
         agent=args.agent,
         in_flight=args.in_flight,
         token_ids=args.token_ids,
         max_staleness=args.max_staleness,
         on_stale=OnStale(args.on_stale),
+        on_invalid_logprobs=OnViolation(args.on_invalid_logprobs),
+        on_discontinuity=OnViolation(args.on_discontinuity),
+        attempts=_attempts(args),
         rollout_timeout_s=args.rollout_timeout_s,
-    )
+    ).checked()
+
+
+def _attempts(args: ServeRolloutsArgs) -> Attempts:
+    """Return the attempts for each failure class: the default of a class that the flags leave out."""
+    return Attempts(most={**Attempts().most, **args.attempts}, nan_retries=args.nan_retries)
+
+
+async def _serve(
+    args: ServeRolloutsArgs, settings: ClientSettings, config: ResolvedConfig, token: str
+) -> None:
     if args.attached:
         client = RolloutClient(attached(HeadAddress.from_tree(config.tree)), settings)
     elif config.instances:

@@ -2,7 +2,7 @@
 
 Hints quote commands as `palestra` spells them. A user of `gym`, `ng` or `ng_*` reads the command
 that has the same work there. A command stays as it is when there is none, or when one of its flags
-is missing there.
+is missing there. Quoted overrides become the flags that `gym eval run` has for them.
 """
 
 import re
@@ -17,6 +17,7 @@ _OUR_PROGRAMS: Final = frozenset({PALESTRA, "__main__.py"})
 _GYM_PROGRAMS: Final = frozenset({GYM, "ng"})
 _FIELD_PREFIXES: Final = ("ng_", "nemo_gym_")
 """How the names of NeMo Gym's older programs start, which Palestra has too."""
+_QUOTED_OVERRIDES: Final = re.compile(r"`(\+[^`]+)`")
 _QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
 
 
@@ -52,13 +53,35 @@ def with_commands_of(program: str, text: str) -> str:
         words = _in_words_of(program, match[1])
         return f"`{words}`" if words else match[0]
 
-    return _QUOTED.sub(quoted, text)
+    text = _QUOTED.sub(quoted, text)
+    return _QUOTED_OVERRIDES.sub(_as_flags, text) if _is_gym(program) else text
+
+
+def _as_flags(overrides: re.Match[str]) -> str:
+    """Return quoted overrides as the flags that `gym eval run` has for them. Another override stays
+    as it is.
+    """
+    from palestra.cli.gym.commands import command_at
+    from palestra.cli.gym.selection import flag_of_override
+
+    run = command_at("eval", "run")
+    flags = {flag.setting: flag.names[0] for flag in run.flags if flag.setting} if run else {}
+    words = []
+    for word in overrides[1].split():
+        name, equals, value = word.lstrip("+").partition("=")
+        flag = f"{flags[name]} {value}" if equals and name in flags else flag_of_override(word)
+        words.append(flag or word)
+    return f"`{' '.join(words)}`"
+
+
+def _is_gym(program: str) -> bool:
+    return program in _GYM_PROGRAMS or program == f"{PALESTRA} {GYM}"
 
 
 def _in_words_of(program: str, command: str) -> str:
     """Return the same command for users of `program`; empty when it has none."""
     name, dash, flags = command.partition(" -")
-    if program in _GYM_PROGRAMS or program == f"{PALESTRA} {GYM}":
+    if _is_gym(program):
         words, known_flags = _gym_command(name)
         typed_flags = {word for word in f"{dash}{flags}".split() if word.startswith("-")}
         return f"{program} {words}{dash}{flags}" if words and typed_flags <= known_flags else ""

@@ -43,6 +43,9 @@ def _message(error: Any, arguments: list[str]) -> str:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
+        if error.option_name.startswith("--mail-") and _takes(error, "--sbatch"):
+            directive = error.option_name.removeprefix("--")
+            return f"there is no option {error.option_name}: write --sbatch {directive}=VALUE"
         near = error.possibilities or ()
         suggestion = f"; did you mean {' or '.join(near)}?" if near else ""
         return f"there is no option {error.option_name}{suggestion}"
@@ -53,6 +56,12 @@ def _message(error: Any, arguments: list[str]) -> str:
     if kind == "BadOptionUsage" and "requires an argument" in error.message:
         return f"{error.option_name} needs a value"
     return _plain(error.message).replace("extra argument(s)", "further words")
+
+
+def _takes(error: Any, flag: str) -> bool:
+    """Whether the command in which an error of Typer arose has the option `flag`."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    return any(flag in parameter.opts for parameter in getattr(command, "params", ()))
 
 
 def _about_value(error: Any, parameter: Any, arguments: list[str]) -> str:

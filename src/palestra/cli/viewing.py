@@ -160,9 +160,10 @@ def _print_rollouts(args: ViewArgs, run_place: RunPlace) -> None:
         snapshot = whole_snapshot(run)
         rows = matching_rows(snapshot, args.filter)
         values = list(matching_values(snapshot, rows))
-        problems = [*snapshot.notices, *filter(None, [run.problem])]
+        absent = [] if values else snapshot.rollouts.absent_values(args.filter)
+        problems = [*run.notices, *filter(None, [run.problem])]
         problems += [f"{p.path} line {p.line}: {p.reason}" for p in snapshot.problems]
-    for text in problems:
+    for text in [*problems, *absent]:
         notice(text)
     if args.as_json:
         say_json([_json_row(row) for row in values])
@@ -197,7 +198,9 @@ def _export(args: ViewArgs, run_places: Places, path: Path) -> int:
         snapshot = whole_snapshot(run)
         rows = matching_rows(snapshot, args.filter)
         if not len(rows):
-            raise ConfigError("no rollout matches", hint="widen --filter")
+            absent = snapshot.rollouts.absent_values(args.filter)
+            reason = f": {'; '.join(absent)}" if absent else ""
+            raise ConfigError(f"no rollout matches{reason}", hint="widen --filter")
         count = export(run, snapshot, rows, path, query=args.filter, mask=secret_mask())
     say(f"{shown(path)}: {count:,} of {len(rows):,} rollouts")
     return 0

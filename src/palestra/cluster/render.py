@@ -204,6 +204,11 @@ def _mail(options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
     given_directives = {**cluster.sbatch, **options.sbatch_settings}
     mail = {key: value for key, value in given_directives.items() if _is_mail(key)}
     types = [part for part in mail.get("mail-type", "").split(",") if part]
+    if not types and "mail-user" in options.sbatch_settings:
+        raise ConfigError(
+            "--sbatch mail-user without mail-type: Slurm would send no mail",
+            hint="add --sbatch mail-type=END,FAIL",
+        )
     for part in types:
         if part.upper() not in _MAIL_TYPES:  # Slurm ignores it where another one is right
             raise ConfigError(

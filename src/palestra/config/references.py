@@ -11,8 +11,9 @@ from palestra.errors import KnownCause, Problem
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
 _ADD_A_MODEL = (
-    "; add a model's config to config_paths, such as "
-    "responses_api_models/openai_model/configs/openai_model.yaml"
+    "; add a model's config, such as "
+    "`+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml] "
+    "++policy_model_name=NAME`"
 )
 
 

@@ -27,6 +27,7 @@ def end_with_who_asks(line):
     os.killpg(0, signal.SIGKILL)
 threading.Thread(target=end_with_who_asks, args=(int(sys.argv[4]),), daemon=True).start()
 script, arguments = sys.argv[1], json.loads(sys.argv[2])
+sys.path.append(os.getcwd())
 importlib.import_module("palestra.compat.aliases").make_importable(script)
 found = runpy.run_path(script, run_name="prepare_script").get("prepare")
 if found is None:
@@ -101,7 +102,8 @@ class Scripts:
         script_arguments = [str(script), json.dumps(dict(arguments)), str(answer)]
         # Not a pipe, which whoever the script leaves behind would keep open.
         with tempfile.TemporaryFile(prefix="palestra-script-") as printed:
-            command = [sys.executable, "-c", _RUN, *script_arguments]
+            # -P: a json.py in the working directory must not hide the standard library's.
+            command = [sys.executable, "-P", "-c", _RUN, *script_arguments]
             with self._started(command, printed, env) as process:
                 try:
                     code: int | None = process.wait(timeout_s)

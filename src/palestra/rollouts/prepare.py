@@ -281,6 +281,15 @@ def _files_present(paths: RunPaths) -> dict[Path, tuple[int, int]]:
     return {path: (stat.st_ino, stat.st_size) for path, stat in stats.items()}
 
 
+def discard_new_inputs(output: Path) -> None:
+    """Delete the temporary inputs of this process, which ends while it still writes them."""
+    prefix = RunPaths(output).new_inputs(process_name()).name
+    with contextlib.suppress(OSError):
+        for path in output.parent.iterdir():
+            if path.name.startswith(prefix):
+                path.unlink()
+
+
 def _forget_others(paths: RunPaths) -> None:
     """Delete temporary files of commands that were killed between `plan` and `begin`."""
     with contextlib.suppress(OSError):

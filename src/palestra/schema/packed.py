@@ -35,7 +35,12 @@ def open_packed(path: Path) -> BinaryIO:
         file.close()
         return cast(BinaryIO, gzip.open(path))
     if magic.startswith(ZSTD):
-        return io.BufferedReader(FrameReader(file, _zstd_codec(path)), BUFFER_BYTES)
+        try:
+            codec = _zstd_codec(path)
+        except OSError:
+            file.close()
+            raise
+        return io.BufferedReader(FrameReader(file, codec), BUFFER_BYTES)
     return file
 
 

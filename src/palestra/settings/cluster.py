@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from palestra.config import Flag, flag
+from palestra.config import Flag, did_you_mean, flag
 from palestra.errors import ConfigError
 from palestra.settings.base import JsonArgs, Settings, args_from
 from palestra.settings.seeds import chunks_of, seeds_of
@@ -321,8 +321,12 @@ def _further_server(name: str, values: Mapping[str, str]) -> ModelServer:
         raise ConfigError(
             "--server policy: the policy's server is --server-type, --server-gpus and their like"
         )
+    hint = f"the keys of a server: {known_keys}"
+    for key in values.keys() - ModelServer.model_fields.keys():
+        near = did_you_mean(key, ModelServer.model_fields)
+        raise ConfigError(f"--server {name}: a server has no key {key!r}{near}", hint=hint)
     try:
-        return args_from(ModelServer, values, hint=f"the keys of a server: {known_keys}")
+        return args_from(ModelServer, values, hint=hint)
     except ConfigError as error:
         raise ConfigError(f"--server {name}: {error.message}", hint=error.hint) from None
 

@@ -1,13 +1,16 @@
 """Settings of the commands for servers and their folders."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from palestra.config import Flag, flag
+from palestra.errors import Outcome
 from palestra.settings.base import JsonArgs, Settings
-from palestra.settings.environments import OwnSettings
+from palestra.settings.environments import OwnSettings, pairs
 
 
 def _with_dashes(text: Any) -> Any:
@@ -217,6 +220,28 @@ class ServeRolloutsArgs(Settings):
     on_stale: Literal["keep", "drop", "abort", "continue"] = Field(
         default="drop",
         description="What happens to a rollout that is older: keep, drop, abort or continue.",
+    )
+    on_invalid_logprobs: Literal["raise", "mask", "split"] = Field(
+        default="raise",
+        description="What happens to a rollout with invalid log probs: raise (its batch ends), mask "
+        "(no token of it is trained on) or split (no token of that turn).",
+    )
+    on_discontinuity: Literal["raise", "mask", "split"] = Field(
+        default="raise",
+        description="What happens to a rollout whose history was rewritten: raise, mask, or split "
+        "(into several sequences).",
+    )
+    attempts: Annotated[
+        Mapping[Outcome, Annotated[int, Field(ge=1)]],
+        BeforeValidator(partial(pairs, "--attempts")),
+        flag("--attempts", metavar="CLASS=N"),
+    ] = Field(
+        default_factory=dict,
+        description="Attempts of a rollout that fails with this class, such as infra_error=5; may be "
+        "repeated. Other classes keep their default.",
+    )
+    nan_retries: int = Field(
+        default=0, ge=0, description="Further attempts of a rollout with invalid log probs."
     )
     rollout_timeout_s: Annotated[float, flag("--rollout-timeout")] = Field(
         default=1800.0, gt=0, description="Seconds that an attempt may take."

@@ -17,6 +17,7 @@ from palestra.system.background import background
 from palestra.system.caches import cache_folder
 from palestra.system.commands import Finished, end_group, run, run_async, start, start_async
 from palestra.system.credentials import bears_token, names_this_machine
+from palestra.system.file_states import FileState
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
@@ -60,6 +61,7 @@ __all__ = [
     "TEMPORARY",
     "Driven",
     "Executing",
+    "FileState",
     "Finished",
     "Lookout",
     "Process",

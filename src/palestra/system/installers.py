@@ -10,6 +10,6 @@ def uv_command() -> list[str] | None:
     in the PATH. None: uv is not installed.
     """
     if importlib.util.find_spec("uv") is not None:
-        return [sys.executable, "-m", "uv"]
+        return [sys.executable, "-P", "-m", "uv"]
     program = shutil.which("uv")
     return None if program is None else [program]

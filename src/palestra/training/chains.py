@@ -24,6 +24,8 @@ from palestra.training.settings import OnViolation
 
 CONTEXT: Final = 8
 """The number of ids on each side of a difference that an error shows."""
+NOTHING_TO_TRAIN: Final = "no trainable token"
+"""The start of the mask reason of a rollout with token ids, none of which can be trained on."""
 
 
 class RawTurn(msgspec.Struct, frozen=True):
@@ -52,6 +54,13 @@ class Chained:
         if policy is OnViolation.MASK:
             self.masked = self.masked or broken.message
 
+    def mask_without_tokens(self, reason: str) -> None:
+        """Mask the rollout, because of `reason`, if no turn has a token to train on."""
+        if not self.masked and not any(
+            turn.is_trained for chain in self.chains for turn in chain.turns
+        ):
+            self.masked = f"{NOTHING_TO_TRAIN}: {reason}"
+
 
 def chained(
     turns: Sequence[RawTurn],
@@ -61,9 +70,10 @@ def chained(
     on_discontinuity: OnViolation,
 ) -> Chained:
     """Check the turns and build chains from them. Raises the error of a broken rule whose policy is
-    `raise`.
+    `raise`. Under every other policy, a rollout without a token to train on is masked.
     """
     chain = Chained()
+    untrainable = "the model sampled no token"
     ids_so_far: list[int] = []
     open_chain: list[Turn] = []
     last = len(turns) - 1
@@ -80,7 +90,9 @@ def chained(
             open_chain = []
         fault = turn.verdict.log_probs
         if fault is not None:
-            chain.note(_invalid(key, number, fault), on_invalid_logprobs)
+            invalid = _invalid(key, number, fault)
+            chain.note(invalid, on_invalid_logprobs)
+            untrainable = invalid.message
         if not open_chain:
             chain.chains.append(Chain(open_chain))
         open_chain.append(
@@ -96,6 +108,7 @@ def chained(
         )
         if number < last:
             ids_so_far = tokens.all
+    chain.mask_without_tokens(untrainable)
     return chain
 
 

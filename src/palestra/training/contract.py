@@ -40,6 +40,12 @@ class Submission(Protocol):
         """Cancel the rollouts with these keys, or all by default."""
         ...
 
+    def stop(self, reason: str) -> None:
+        """End the submission with `IncompleteRollouts`, whose cause is `reason`, unless all rollouts
+        have ended. The error has the outcomes that nobody has taken.
+        """
+        ...
+
     def summary(self) -> Summary:
         """Return the counts of the submission so far: for a client of a service, those of its last
         answer.

@@ -158,6 +158,15 @@ class Handle:
         self._pool.cancel(self._lane, chosen, "the trainer cancelled it")
         self._pool.pump()
 
+    def stop(self, reason: str) -> None:
+        """End the submission with `IncompleteRollouts`, whose cause is `reason`, unless all rollouts
+        have ended. The error has the outcomes that nobody has taken.
+        """
+        batch = self._lane.batch
+        if batch.pending:
+            self._pool.fail(self._lane, batch.incomplete(Cause(sentence=reason)))
+            self._pool.pump()
+
     def summary(self) -> Summary:
         """Return the counts of the submission so far."""
         return self._lane.batch.summary()

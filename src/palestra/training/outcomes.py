@@ -45,8 +45,10 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def is_trained(self) -> bool:
-        """Whether its ids have a loss mask of 1: its weights are recent and its log probs valid."""
-        return self.trained and len(self.logprobs) == len(self.generated_ids)
+        """Whether it has ids with a loss mask of 1: its weights are recent, it has sampled ids, and
+        their log probs are valid.
+        """
+        return self.trained and 0 < len(self.generated_ids) == len(self.logprobs)
 
 
 class Flat(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ FIRST_NAMED_TASK: Final = 1 << 40
 SHOWN: Final = 20
 
 
-class RowReader(Protocol):
+class RowIntake(Protocol):
     """Reads the row that a request sends."""
 
     def sent(self, request: RolloutRequest, task: int, /) -> tuple[str, dict[str, Any], int]:
@@ -67,7 +67,7 @@ class RowTakers:
 
 def jobs_of(
     requests: Iterable[RolloutRequest],
-    reader: RowReader,
+    reader: RowIntake,
     *,
     run: str,
     numbers: Callable[[], int],

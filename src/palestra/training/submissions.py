@@ -11,7 +11,7 @@ from palestra.training.handle import Handle
 from palestra.training.policies import PolicyWords
 from palestra.training.pool import Pool
 from palestra.training.requests import RolloutRequest
-from palestra.training.rows import RowReader, jobs_of
+from palestra.training.rows import RowIntake, jobs_of
 from palestra.training.settings import ClientSettings
 from palestra.transport import new_id
 
@@ -33,7 +33,7 @@ class Submissions:
     def submit(
         self,
         pool: Pool,
-        reader: RowReader,
+        reader: RowIntake,
         requests: Iterable[RolloutRequest],
         *,
         deadline_s: float | None,

@@ -25,9 +25,9 @@ from palestra.api import RunEntry, RunState, run_entry
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
 from palestra.schema import JsonDict, RunPaths, with_compressed
-from palestra.viewer.conversation import Conversations
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
 from palestra.viewer.index import Index, IndexProgress, IndexSnapshot, RunChanged, open_index
+from palestra.viewer.transcript_cache import TranscriptCache
 
 RENEW_LIVE_S: Final = 10.0
 """The least time between two overviews of a live run."""
@@ -83,13 +83,20 @@ class Overview:
 class OpenRun:
     """One run and its index."""
 
-    def __init__(self, run_place: RunPlace, group_by: str | None, cache: Path | None) -> None:
+    def __init__(
+        self,
+        run_place: RunPlace,
+        group_by: str | None,
+        cache: Path | None,
+        conversations: TranscriptCache | None = None,
+    ) -> None:
+        """Open it. `conversations`: shared by all runs of a viewer."""
         self.place = run_place
         self.group_by = group_by
         self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
         self._lock = threading.Lock()
         self._overview: Overview | None = None
-        self.conversations = Conversations()
+        self.conversations = conversations or TranscriptCache()
         self.watched_at = -inf
         """When a page last asked for the run, on the monotonic clock."""
         self.problem = ""
@@ -115,6 +122,14 @@ class OpenRun:
     @property
     def snapshot(self) -> IndexSnapshot:
         return self._index.snapshot
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """What the tables leave out or mark, and whether there is nothing to group by."""
+        table = self.snapshot.rollouts
+        if not self.group_by or not len(table) or table.text_counts("family"):
+            return self.snapshot.notices
+        return [*self.snapshot.notices, f"no row has a text in {self.group_by!r} to group by"]
 
     @property
     def is_behind(self) -> bool:
@@ -198,6 +213,7 @@ class Catalog:
         self._find = find
         self._found_at = time.monotonic()
         self._group_by, self._cache = group_by, cache
+        self._conversations = TranscriptCache()
         self._open: dict[str, OpenRun] = {}
         self._entries: dict[str, _KnownEntry] = {}
         self._live: dict[Path, LiveReport] = {}
@@ -257,7 +273,8 @@ class Catalog:
         with self._lock:
             run = self._open.get(run_place.id)
             if run is None:
-                run = self._open[run_place.id] = OpenRun(run_place, self._group_by, self._cache)
+                run = OpenRun(run_place, self._group_by, self._cache, self._conversations)
+                self._open[run_place.id] = run
             run.watched_at = max(run.watched_at, watched_at)
             return run
 

@@ -5,8 +5,8 @@ kept of the answer in a row of the failures. No row is decoded whole.
 """
 
 import json
+import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +17,18 @@ import msgspec
 from palestra.analysis import UNREADABLE, split_row
 from palestra.errors import InputDataError
 from palestra.schema import GENERATION_IDS, JsonObject
-from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, SplitItem, read_row
-from palestra.viewer.index.outline import SplitRow
+from palestra.viewer.index import (
+    IndexedPlace,
+    IndexSnapshot,
+    RowPieces,
+    RunPart,
+    SplitItem,
+    read_row,
+    split_item,
+)
 
-MOST_CONVERSATIONS: Final = 16
-MOST_ITEMS: Final = 100_000
-"""The number of items of all conversations that are remembered; the last one may have more."""
+ITEM_BYTES: Final = 512
+"""One item with its pair and its turn takes no more memory, its texts aside."""
 MOST_DECODED_BYTES: Final = 1 << 22
 """A field of a row that is longer is not decoded."""
 
@@ -57,6 +63,8 @@ class ConversationItem:
     name: str
     """The name of the called tool."""
     call_id: str
+    size: int
+    """The length of the item in the file, in bytes."""
     has_tokens: bool
 
     @property
@@ -73,7 +81,7 @@ class ConversationItem:
 
 @final
 class Transcript:
-    """The items of one rollout. Rows are read when they are needed, and not kept."""
+    """The items of one rollout, split once. Items are read when they are needed, and not kept."""
 
     def __init__(
         self, row_places: Sequence[IndexedPlace], source: Literal["scored", "failed", "inputs"]
@@ -81,25 +89,30 @@ class Transcript:
         """Create it from the places of its rows, the row with the prompt first."""
         self.places = tuple(row_places)
         self.source: Literal["scored", "failed", "inputs"] = source
+        self._splits: _Splits | None = None
+        self._lock = threading.Lock()
 
     @property
-    def is_split(self) -> bool:
-        """Whether the rows were already split into items."""
-        return "items" in self.__dict__
-
-    @cached_property
     def items(self) -> tuple[ConversationItem, ...]:
         """All items: the prompt's, then the output's."""
-        items: list[ConversationItem] = []
-        for source, row_place in enumerate(self.places):
-            for number, (section, role, raw) in enumerate(self._split(row_place).raws()):
-                # the prompt of a failed rollout is in its inputs
-                if source == 0 or section == "output":
-                    items.append(_item(len(items), source, number, section, role, raw))
-        return tuple(items)
+        return self._split.items
 
-    def _split(self, row_place: IndexedPlace) -> SplitRow:
-        return SplitRow(read_row(row_place))
+    @property
+    def model(self) -> str:
+        """The name of the model that answered; empty when the row has none."""
+        return self._split.rows[-1].model
+
+    @property
+    def memory_bytes(self) -> int:
+        """At most how much memory it takes; 0 before its rows are split."""
+        return 0 if self._splits is None else self._splits.memory_bytes
+
+    @property
+    def _split(self) -> "_Splits":
+        with self._lock:  # several requests of one page begin together
+            if self._splits is None:
+                self._splits = _Splits.of(self.places)
+            return self._splits
 
     @cached_property
     def pairs(self) -> dict[int, int]:
@@ -134,22 +147,34 @@ class Transcript:
 
     def details(self, items: Sequence[ConversationItem]) -> list[SplitItem]:
         """Return the sizes and beginnings of the texts of items."""
-        rows = self._rows(items)
-        return [rows[item.source].item(item.number) for item in items]
+        return [
+            split_item(raw, number=item.number, section=item.section, role=item.role)
+            for item, raw in zip(items, self.raws(items), strict=True)
+        ]
 
-    def _rows(self, items: Sequence[ConversationItem]) -> dict[int, SplitRow]:
-        sources = dict.fromkeys(item.source for item in items)
-        return {source: self._split(self.places[source]) for source in sources}
+    def raws(self, items: Sequence[ConversationItem]) -> list[msgspec.Raw]:
+        """Return items as they are in the files. Raises RunChanged."""
+        raws: dict[tuple[int, int], msgspec.Raw] = {}
+        for source, row in enumerate(self._split.rows):
+            numbers = [item.number for item in items if item.source == source]
+            if numbers:
+                keys = ((source, number) for number in numbers)
+                raws |= zip(keys, row.items(numbers), strict=True)
+        return [raws[item.source, item.number] for item in items]
 
     def read(self, item: ConversationItem) -> Any:
         """Return an item, decoded. Raises InputDataError: it is no JSON."""
-        return decoded(bytes(self._rows([item])[item.source].raw(item.number)))
+        return decoded(bytes(self.raws([item])[0]))
 
     def texts(self, items: Sequence[ConversationItem]) -> Iterator[tuple[ConversationItem, str]]:
         """Yield the whole text of each item."""
-        rows = self._rows(items)
-        for item in items:
-            yield item, item_text(decoded(bytes(rows[item.source].raw(item.number))))
+        for item, raw in zip(items, self.raws(items), strict=True):
+            yield item, item_text(decoded(bytes(raw)))
+
+    def small_fields(self, without: frozenset[str]) -> dict[str, Any]:
+        """Return the fields of the last row that are small enough to decode, without some names."""
+        fields = self._split.rows[-1].fields(without=without, most_bytes=MOST_DECODED_BYTES)
+        return {name: decoded(bytes(raw)) for name, raw in fields.items()}
 
     def at(self, position: int) -> ConversationItem:
         """Return an item. Raises InputDataError: there is no such item."""
@@ -163,24 +188,60 @@ class Transcript:
         return outputs[number] if 0 <= number < len(outputs) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Splits:
+    """The rows of a conversation, split into its items."""
+
+    items: tuple[ConversationItem, ...]
+    rows: tuple[RowPieces, ...]
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, row_places: Sequence[IndexedPlace]) -> "_Splits":
+        items: list[ConversationItem] = []
+        rows: list[RowPieces] = []
+        texts: dict[str, str] = {}  # the items of a conversation have few names
+        for source, row_place in enumerate(row_places):
+            pieces, split = RowPieces.split(row_place)
+            rows.append(pieces)
+            for number, (section, role, raw) in enumerate(split.raws()):
+                # the prompt of a failed rollout is in its inputs
+                if source == 0 or section == "output":
+                    items.append(_item(len(items), source, number, section, role, raw, texts))
+        memory_bytes = len(items) * ITEM_BYTES + sum(map(sys.getsizeof, texts))
+        return cls(tuple(items), tuple(rows), memory_bytes + sum(r.memory_bytes for r in rows))
+
+
 def _item(
-    position: int, source: int, number: int, section: str, role: str, raw: msgspec.Raw
+    position: int,
+    source: int,
+    number: int,
+    section: str,
+    role: str,
+    raw: msgspec.Raw,
+    texts: dict[str, str],
 ) -> ConversationItem:
-    is_object = bytes(memoryview(raw)[:1]) == b"{"
+    """Return one item. `texts`: the texts of the items before it, which are shared."""
+    first = bytes(memoryview(raw)[:1])
     try:
-        head = _decode_head(raw) if is_object else _Head(role=role)
+        head = _decode_head(raw) if first == b"{" else _Head(role=role)
     except UNREADABLE:  # fields of other types, or Python's own JSON
         head = _lenient_head(raw)
-    is_text = bytes(memoryview(raw)[:1]) == b'"'
+    usual = "message" if first in {b"{", b'"'} else "other"
+    kind, role, name, call_id = (
+        texts.setdefault(text, text)
+        for text in (head.type or usual, head.role or "", head.name or "", head.call_id or "")
+    )
     return ConversationItem(
         position=position,
         source=source,
         number=number,
         section=section,
-        type=head.type or ("message" if is_object or is_text else "other"),
-        role=head.role or "",
-        name=head.name or "",
-        call_id=head.call_id or "",
+        type=kind,
+        role=role,
+        name=name,
+        call_id=call_id,
+        size=len(memoryview(raw)),
         has_tokens=bytes(memoryview(head.generation_token_ids)[:1]) == b"[",
     )
 
@@ -194,29 +255,6 @@ def _lenient_head(raw: msgspec.Raw) -> _Head:
     }
     tokens = b"[" if isinstance(fields.get(GENERATION_IDS), list) else b""
     return _Head(**texts, generation_token_ids=msgspec.Raw(tokens))
-
-
-@final
-class Conversations:
-    """The conversations that were looked at last: their items, not their texts."""
-
-    def __init__(self) -> None:
-        self._last: OrderedDict[tuple[IndexedPlace, ...], Transcript] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, snapshot: IndexSnapshot, row: int) -> Transcript:
-        """Return the conversation of a rollout. Raises InputDataError: no file holds its row."""
-        conversation = conversation_of(snapshot, row)
-        with self._lock:
-            conversation = self._last.setdefault(conversation.places, conversation)
-            self._last.move_to_end(conversation.places)
-            counts = [len(talk.items) for talk in self._last.values() if talk.is_split]
-            while len(self._last) > 1 and (
-                len(self._last) > MOST_CONVERSATIONS or sum(counts) > MOST_ITEMS
-            ):
-                _, dropped = self._last.popitem(last=False)
-                counts = counts[1:] if dropped.is_split else counts
-        return conversation
 
 
 def conversation_of(snapshot: IndexSnapshot, row: int) -> Transcript:

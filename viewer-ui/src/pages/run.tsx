@@ -257,7 +257,7 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
         <Figure title="Pass rate of tasks" reading="Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks." heads={["Pass rate", "Tasks", "Share"]} rows={barRows(figures.pass_rates)}>
           <ColumnChart
             bars={figures.pass_rates}
-            unit="tasks"
+            unit="task"
             title={figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`}
             label="Tasks by pass rate"
             link={link}
@@ -283,7 +283,7 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
       )}
       {figures.rewards.length > 0 && (
         <Figure title="Rewards of rollouts" reading="Choose a bar to read its rollouts." heads={["Reward", "Rollouts", "Share"]} rows={barRows(figures.rewards)}>
-          <ColumnChart bars={figures.rewards} unit="rollouts" title="reward" label="Rollouts by reward" link={link} tone={() => "plain"} />
+          <ColumnChart bars={figures.rewards} unit="rollout" title="reward" label="Rollouts by reward" link={link} tone={() => "plain"} />
         </Figure>
       )}
       {figures.lengths.length > 1 && (

@@ -12,7 +12,7 @@ import { type Cell, keyText, type Of, rolloutPlace, taskPlace } from "../places"
 import { askedOf, between, withTerm } from "../query";
 import type { TableColumn, Facets, Histograms, RolloutTable, SearchHit, SearchProgress, TaskTable } from "../replies";
 import { setParameters } from "../router";
-import { visible } from "../text";
+import { sentence, visible } from "../text";
 import type { RunView } from "./layout";
 
 const SIZE = 100;
@@ -100,6 +100,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                   )}
                 </Table>
               )}
+              {data.absent.length > 0 && <p>{data.absent.map((line) => sentence(visible(line))).join(" ")}</p>}
               {data.matches === 0 && query && <QueryExamples />}
               {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} below />}
             </>

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { compact, count, decimal, interval, number, percent } from "../format";
+import { amount, compact, count, decimal, interval, number, percent } from "../format";
 import type { FigureBar, PassCurvePoint, FieldHistogram, IntervalValue, LengthBar } from "../replies";
 import { visible } from "../text";
 
@@ -129,6 +129,7 @@ const Plot = ({ label, title, height, children }: { label: string; title: string
 interface ColumnProps {
   bars: readonly FigureBar[];
   tone: (bar: FigureBar, at: number) => Tone;
+  /** What a bar counts, in the singular. */
   unit: string;
   title: string;
   label: string;
@@ -147,7 +148,7 @@ export const ColumnChart = ({ bars, tone, unit, title, label, link }: ColumnProp
       <Grid scale={scale} ticks={ticks.map((tick) => [tick, tick < 10_000 ? count(tick) : compact(tick)])} />
       {bars.map((bar, at) => {
         const height = bar.count ? Math.max(scale.bottom - scaled(scale, bar.count), LEAST_PIXELS) : 0;
-        const tip = `${bar.label}: ${count(bar.count)} ${unit} (${percent(total ? bar.count / total : 0)})`;
+        const tip = `${bar.label}: ${amount(bar.count, unit)} (${percent(total ? bar.count / total : 0)})`;
         const inside = (
           <>
             <rect x={pct(at * width)} y={scale.top} width={pct(width)} height={scale.bottom - scale.top} class="hit" />

@@ -11,5 +11,5 @@ Numbers compare as numbers, texts without case. A field that a row lacks matches
 a comparison with it is neither true nor false, and so is its negation.
 
 `parsing.py` makes a tree of a text; `tree.py` has the tree and decides it for one row or for
-columns of rows.
+columns of rows; `absent.py` says why a query matches nothing.
 """

@@ -164,7 +164,13 @@ class Query:
         for name, position in used:
             if name not in names:
                 reason = f"there is no field {name!r}{did_you_mean(name, names)}"
-                raise QueryError(self.text, position, reason, nearest=nearest(name, names) or "")
+                raise QueryError(
+                    self.text,
+                    position,
+                    reason,
+                    hint=f"the fields: {', '.join(names)}",
+                    nearest=nearest(name, names) or "",
+                )
 
 
 def decide_query(node: Node, leaf: Callable[[WordTerm | Condition], Truth[Any]]) -> Truth[Any]:

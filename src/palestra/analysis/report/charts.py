@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import floor, log10
 
 from palestra.analysis.report.facts import Bar, CurvePoint, Lengths, Spread
-from palestra.analysis.report.markup import Markup, percent, tag, together
+from palestra.analysis.report.markup import Markup, amount, percent, tag, together
 
 HEIGHT = 190
 TOP, BOTTOM = 14, 26
@@ -115,7 +115,7 @@ def length_chart(lengths: Lengths, *, label: str, binary: bool) -> Markup:
     ]
     for x, length_bin in zip(xs, bins, strict=True):
         tip_head = f"{_span(length_bin.low, length_bin.high)} tokens: {_spread_text(length_bin.reward, binary=binary)}"
-        tip = f"{tip_head}, {length_bin.rollouts:,} rollouts"
+        tip = f"{tip_head}, {amount(length_bin.rollouts, 'rollout')}"
         top = min(counts.y(length_bin.rollouts), counts.bottom - LEAST_PIXELS)
         bar = _rect(x - width * 0.4, top, width * 0.8, counts.bottom - top, "bar quiet")
         parts += [_mark(bar, tip), _point(x, length_bin.reward, scale, tip)]
@@ -148,7 +148,7 @@ def meter(share: float, tone: str) -> Markup:
 
 
 def bars_of(bars: Sequence[Bar], unit: str, total: int, tone: str) -> list[ChartBar]:
-    """Return the bars with the colour class `tone`."""
+    """Return the bars with the colour class `tone`. `unit`: what they count, in the singular."""
     return [ChartBar(bar.tick, bar.count, _counted(bar, unit, total), tone) for bar in bars]
 
 
@@ -160,7 +160,7 @@ def rate_columns(bars: Sequence[Bar], total: int) -> list[ChartBar]:
         ChartBar(
             bar.tick,
             bar.count,
-            _counted(bar, "tasks", total),
+            _counted(bar, "task", total),
             "never" if bar.high == 0 else "always" if bar.low == 1 else "sometimes",
             f"{bar.low!r},{bar.high!r}" if bar.count else None,
         )
@@ -321,7 +321,7 @@ def _segment(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
 
 
 def _counted(bar: Bar, unit: str, total: int) -> str:
-    return f"{bar.label}: {bar.count:,} {unit} ({percent(bar.count / total)})"
+    return f"{bar.label}: {amount(bar.count, unit)} ({percent(bar.count / total)})"
 
 
 def _spread_text(spread: Spread, *, binary: bool) -> str:

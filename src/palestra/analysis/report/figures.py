@@ -179,7 +179,7 @@ def _rewards(frame: RunFrame, bars: Sequence[Bar], *, binary: bool) -> Markup:
         "Rewards of rollouts",
         reading,
         column_chart(
-            bars_of(bars, "rollouts", total, "plain"),
+            bars_of(bars, "rollout", total, "plain"),
             label="Rollouts by reward",
             x_title="reward",
         ),

@@ -46,7 +46,7 @@ from palestra.config import ResolvedConfig, ServerType, names_in_files
 from palestra.errors import InputDataError, RunFailed
 from palestra.rollouts import RunSize
 from palestra.sandbox import HOST_VARIABLE, PORT_VARIABLE, TOKEN_VARIABLE
-from palestra.schema import JsonDict
+from palestra.schema import JsonDict, RunPaths
 from palestra.settings import (
     CollectArgs,
     CollectSettings,
@@ -386,7 +386,7 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
         merged,
         [str(files.shard(name).output) for name in present],
         allow_partial=allow_partial,
-        # Of an earlier, smaller merge: kept as .bak.
+        # Of an earlier, smaller merge: kept as .bak until this one is whole.
         overwrite=True,
         # Shards that were done before seeds were added name the size that the run had then.
         run_size=RunSize(run.rollouts or 0, run.tasks or 0),
@@ -394,7 +394,15 @@ def merge_run(plan: Path, *, allow_partial: bool = False) -> int:
     )
     for text in write_completeness(run, files, allow_partial=allow_partial):
         notice(text)
+    if code == 0 and not allow_partial:
+        remove_smaller_merge(merged)
     return code
+
+
+def remove_smaller_merge(merged: Path) -> None:
+    """Remove the `.bak` files of an earlier merge, all of whose shards are in the new one."""
+    for path in RunPaths(merged).all():
+        path.with_name(f"{path.name}.bak").unlink(missing_ok=True)
 
 
 def profile_run(plan: Path) -> int:

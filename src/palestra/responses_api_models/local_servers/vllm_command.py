@@ -34,7 +34,7 @@ def command(server: VLLMServer, vllm: VLLMInstallation, *, parser: str, port: in
     """Return the command line. It runs vLLM's module, because `vllm serve` needs a package named
     `vllm`.
     """
-    line = [str(vllm.python), "-m", "vllm.entrypoints.openai.api_server"]
+    line = [str(vllm.python), "-P", "-m", "vllm.entrypoints.openai.api_server"]
     line += ["--model", server.model, "--served-model-name", server.served_name]
     line += ["--host", server.host, "--port", str(port)]
     if server.max_model_len is not None:

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, Self
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
 from palestra.schema import RunPaths
-from palestra.system import lock
+from palestra.system import FileState, lock
 
 BUFFER_BYTES = 1 << 20
 MOST_OPEN = 64
@@ -31,19 +31,6 @@ class RowPlace(NamedTuple):
     length: int
 
 
-class _FileState(NamedTuple):
-    """File attributes that change when a process writes to the file or replaces it."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, stat: os.stat_result) -> Self:
-        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
 class NumberedFiles:
     """Numbers files as they are scanned, and reads rows from them by position. Use it as a context
     manager.
@@ -51,7 +38,7 @@ class NumberedFiles:
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
-        self._states: list[_FileState] = []
+        self._states: list[FileState] = []
         self._open: OrderedDict[int, BinaryIO] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -72,7 +59,7 @@ class NumberedFiles:
             raise _unreadable(path, error) from error
         source = len(self.paths)
         self.paths.append(path)
-        self._states.append(_FileState.of(os.fstat(file.fileno())))
+        self._states.append(FileState.of(os.fstat(file.fileno())))
         return source, _lines(path, file)
 
     def read(self, row_place: RowPlace) -> bytes:
@@ -107,7 +94,7 @@ class NumberedFiles:
         """Raise InputDataError: some file has changed since it was scanned."""
         for path, state in zip(self.paths, self._states, strict=True):
             try:
-                now = _FileState.of(path.stat())
+                now = FileState.of(path.stat())
             except OSError as error:
                 raise _unreadable(path, error) from error
             if now != state:

@@ -36,6 +36,11 @@ OWN_PATHS: Final = frozenset(
 )
 """Paths of an environment's server, which no tool may have."""
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+_ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
+_CLASS_FORM: Final = (
+    "a decorated function has no settings: write a class with annotated attributes, such as "
+    "difficulty: int = 3"
+)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -77,7 +82,13 @@ class EnvironmentDefinition:
                 hint="subclass palestra.Environment, or decorate a function with "
                 "@palestra.environment",
             )
-        values = checked(own_class, Environment, settings or {})
+        is_function = isinstance(inspect.getattr_static(own_class, VERIFY, None), staticmethod)
+        values = checked(
+            own_class,
+            Environment,
+            settings or {},
+            how_to_add=_CLASS_FORM if is_function else _ATTRIBUTE,
+        )
         defaults = {key: getattr(own_class, key) for key in settings_of(own_class, Environment)}
         configured: Any = type(
             own_class.__name__,

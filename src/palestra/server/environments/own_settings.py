@@ -7,7 +7,9 @@
 """
 
 import inspect
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, get_origin, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -40,22 +42,30 @@ def _is_setting(cls: type[Any], name: str, hints: Mapping[str, Any]) -> bool:
     return not name.startswith("_") and hasattr(cls, name) and not is_constant
 
 
-def checked(cls: type[Any], base: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def checked(
+    cls: type[Any], base: type[Any], values: Mapping[str, Any], *, how_to_add: str
+) -> dict[str, Any]:
     """Return `values`, converted to the types of the class's settings.
 
-    Raises ConfigError: there is no such setting, or a value does not fit its type.
+    `how_to_add`: how the author adds a setting, for a class that has none. Raises ConfigError: there is no such setting, or a value does not fit its type.
     """
     kinds = settings_of(cls, base)
     result: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
-            names = ", ".join(kinds) or "none; annotate an attribute: difficulty: int = 3"
+            names = ", ".join(kinds) or f"none; {how_to_add}"
             raise ConfigError(
-                f"{cls.__name__} has no setting {name!r}{did_you_mean(name, kinds)}",
+                f"{_file_of(cls)}{cls.__name__} has no setting {name!r}{did_you_mean(name, kinds)}",
                 hint=f"its settings: {names}",
             )
         result[name] = _converted(cls, name, kinds[name], value)
     return result
+
+
+def _file_of(cls: type[Any]) -> str:
+    """Return the name of the class's file, such as `sums.py: `; empty when it has none."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return f"{Path(file).name}: " if file else ""
 
 
 def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:

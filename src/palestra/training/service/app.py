@@ -41,9 +41,9 @@ from palestra.training.service.wire import (
     BatchRequest,
     BatchState,
     CancelRequest,
-    GroupPage,
+    GroupsQuery,
+    LinesQuery,
     Nothing,
-    Page,
     ServiceStatus,
     WeightVersion,
 )
@@ -222,16 +222,18 @@ class RolloutService:
         return self._batch(request).state()
 
     async def _outcomes(self, request: Request) -> Response:
-        return await self._stream(request, "outcomes", _query(request, Page))
+        return await self._stream(request, "outcomes", _query(request, LinesQuery))
 
     async def _groups(self, request: Request) -> Response:
-        page = _query(request, GroupPage)
+        page = _query(request, GroupsQuery)
         return await self._stream(request, GROUPS, page, page.size)
 
     async def _gathered(self, request: Request) -> Response:
-        return await self._stream(request, "gathered", _query(request, Page))
+        return await self._stream(request, "gathered", _query(request, LinesQuery))
 
-    async def _stream(self, request: Request, way: str, page: Page, size: int = 0) -> Response:
+    async def _stream(
+        self, request: Request, way: str, page: LinesQuery, size: int = 0
+    ) -> Response:
         batch = self._batch(request)
         batch.take(way, size, packed=page.packed)
         batch.acknowledge(page.after)
@@ -317,7 +319,7 @@ def _too_large(most_bytes: int) -> str:
     )
 
 
-async def _followed(batch: ServedBatch, page: Page) -> AsyncIterator[bytes]:
+async def _followed(batch: ServedBatch, page: LinesQuery) -> AsyncIterator[bytes]:
     """Yield the lines of a stream as they come, until its limit, a long silence or the end."""
     count = 0
     while True:

@@ -42,6 +42,8 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 LINGER_S: Final = 0.02
 """How long a page waits for further lines after its first one: rollouts end in bursts, and a page
 for each would cost more than the outcome itself."""
+STOPPING_S: Final = 30.0
+"""The longest time in seconds that a batch which is stopped waits for its running rollouts."""
 GROUPS: Final = "groups"
 MOST_FORGOTTEN: Final = 1000
 """The number of cancelled batches whose ids are remembered, to say what became of them."""
@@ -100,6 +102,8 @@ class ServedBatch:
         self._demand = asyncio.Event()
         self._changed = asyncio.Event()
         self._puller: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        """Whether the error of `stop` is on its way to the client."""
 
     def state(self) -> BatchState:
         """Return the counts of the batch, and note that the client was heard of."""
@@ -223,17 +227,30 @@ class ServedBatch:
         self._changed.set()
 
     def stop(self, reason: str) -> None:
-        """End the batch's streams with an error, because of `reason`."""
-        if self._end is None:
+        """End the batch with an error, because of `reason`.
+
+        A client that waits for outcomes gets those that have ended with the error.
+        """
+        if self._end is not None:
+            return
+        self._is_stopping = self._puller is not None and self.handle.summary().pending > 0
+        if not self._is_stopping:
             self._finish(RunFailed(reason))
+            self.handle.cancel()
+            return
+        self.handle.stop(reason)
+        self._demand.set()
 
     async def aclose(self) -> None:
         """Cancel the rollouts that have not ended, and wait for their end."""
         if self._puller is not None:
+            if self._is_stopping:
+                await asyncio.wait({self._puller}, timeout=STOPPING_S)
             self._puller.cancel()
             await asyncio.wait({self._puller})
         await self.handle.aclose()
-        self.stop("the batch was closed")
+        if self._end is None:
+            self._finish(RunFailed("the batch was closed"))
 
 
 @final
@@ -315,7 +332,6 @@ class ServedBatches:
         batches = list(self._batches.values())
         for batch in batches:
             batch.stop(reason)
-            batch.handle.cancel()
         for batch in batches:
             await batch.aclose()
 

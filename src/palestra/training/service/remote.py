@@ -282,6 +282,14 @@ class RemoteSubmission:
         if self._end is None and not self._closed:
             self._orders.add(lambda: self._changed(self._calls.operations.cancel_rollouts, body))
 
+    def stop(self, reason: str) -> None:
+        """End the submission with `IncompleteRollouts`, whose cause is `reason`, unless all rollouts
+        have ended.
+        """
+        if self._end is None and self._error is None:
+            self._error = self._lost(BatchGone(reason))
+            self.cancel()
+
     def summary(self) -> Summary:
         """Return the counts of the submission, as the service's last answer has them."""
         return self._summary

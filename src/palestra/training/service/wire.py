@@ -13,6 +13,7 @@ from palestra.training.groups import Group
 from palestra.training.outcomes import Completed, Failed, Outcome, Summary
 from palestra.training.raw import RawRow
 from palestra.training.requests import Key, RolloutRequest
+from palestra.training.settings import ClientSettings
 
 SERVICE: Final = "palestra rollouts"
 LINES_TYPE: Final = "application/x-ndjson"
@@ -32,7 +33,7 @@ class ServiceStatus(msgspec.Struct, frozen=True):
     version: int
     lease_s: float
     """The time in seconds after which a batch whose client is silent is cancelled."""
-    settings: JsonDict
+    settings: Annotated[JsonDict, msgspec.Meta(examples=[msgspec.to_builtins(ClientSettings())])]
     """The fields of `ClientSettings`."""
     weight_version: int | None = None
     """The weight version that was set last; null before the first."""
@@ -82,7 +83,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """An empty object."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LinesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which lines of a stream are wanted."""
 
     after: Count = 0
@@ -98,7 +99,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     as bytes. It takes a fraction of the time, and ends with the lines that are ready."""
 
 
-class GroupPage(Page, frozen=True, kw_only=True):
+class GroupsQuery(LinesQuery, frozen=True, kw_only=True):
     """Which groups are wanted."""
 
     size: Annotated[int, msgspec.Meta(ge=1)]

@@ -3,7 +3,7 @@
 `open_index` finds or builds the index of one run. `Index.refresh` reads what was appended since and
 returns a `IndexSnapshot`, which never changes. A snapshot has two tables, `rollouts` and `tasks`; a
 table selects, sorts, counts and pages its rows. Rows of the run's files are read by their place:
-`read_row`, and in parts by `outline` and `text_range`.
+`read_row`. `SplitRow` splits a row into items; `RowPieces` reads single items of a row that was split.
 
 Glossary: a *place* is a file, a byte offset, a length and a line. A *row number* is a position in a
 table of one snapshot; keys (task, rollout) stay the same between snapshots, row numbers do not.
@@ -12,17 +12,17 @@ table of one snapshot; keys (task, rollout) stay the same between snapshots, row
 from palestra.viewer.index.opening import forget, open_index
 from palestra.viewer.index.outcome_lines import row_of_outcome
 from palestra.viewer.index.outline import (
-    Outline,
     SplitItem,
+    SplitRow,
     TextPart,
     TextRange,
-    outline,
-    read_item,
-    text_range,
+    split_item,
+    texts_of,
 )
 from palestra.viewer.index.packed import RunChanged
 from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart, read_row
 from palestra.viewer.index.refreshing import Index, IndexProgress
+from palestra.viewer.index.row_pieces import RowPieces
 from palestra.viewer.index.snapshot import IndexSnapshot
 from palestra.viewer.index.tables import (
     FieldKind,
@@ -41,11 +41,12 @@ __all__ = [
     "IndexSnapshot",
     "IndexedPlace",
     "LineProblem",
-    "Outline",
+    "RowPieces",
     "RowTable",
     "RunChanged",
     "RunPart",
     "SplitItem",
+    "SplitRow",
     "TableField",
     "TablePage",
     "TextPart",
@@ -53,9 +54,8 @@ __all__ = [
     "ValueCount",
     "forget",
     "open_index",
-    "outline",
-    "read_item",
     "read_row",
     "row_of_outcome",
-    "text_range",
+    "split_item",
+    "texts_of",
 ]

@@ -16,7 +16,6 @@ from palestra.errors import InputDataError
 from palestra.metrics import RESPONSE
 from palestra.schema import CREATE_PARAMS
 
-PAGE_ITEMS: Final = 500
 RANGE_BYTES: Final = 1 << 16
 HEAD_CHARACTERS: Final = 200
 _LONGEST_ESCAPE: Final = 12
@@ -61,16 +60,6 @@ class SplitItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
-    """A page of the items of a row."""
-
-    total: int
-    items: tuple[SplitItem, ...]
-    fields: dict[str, int]
-    """The row's own fields, and their lengths in bytes."""
-
-
-@dataclass(frozen=True, slots=True)
 class TextRange:
     """A part of a text. `next`: the `start` of the following part; None at the end."""
 
@@ -78,38 +67,6 @@ class TextRange:
     start: int
     next: int | None
     size: int
-
-
-def outline(row: bytes, *, start: int = 0, count: int = PAGE_ITEMS) -> Outline:
-    """Return the items `start` to `start + count` of a row. Prompt items come before output items.
-
-    Raises InputDataError: the row is not a JSON object.
-    """
-    conversation = SplitRow(row)
-    last = min(start + count, len(conversation))
-    items = tuple(conversation.item(number) for number in range(max(start, 0), last))
-    return Outline(len(conversation), items, conversation.field_sizes())
-
-
-def read_item(row: bytes, number: int) -> bytes:
-    """Return the bytes of one item, as they are in the file. Raises InputDataError: there is no such
-    item.
-    """
-    return bytes(SplitRow(row).raw(number))
-
-
-def text_range(
-    row: bytes, number: int, part: int = 0, *, start: int = 0, length: int = RANGE_BYTES
-) -> TextRange:
-    """Return the text of a part of an item, from byte `start` of its form in the file.
-
-    `length`: bytes of that form; ends move so that no character and no escape is cut. Raises
-    InputDataError: there is no such part.
-    """
-    texts = SplitRow(row).texts(number)
-    if not 0 <= part < len(texts):
-        raise InputDataError(f"item {number} has {len(texts)} texts, so there is no text {part}")
-    return texts[part].range(start, length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +122,19 @@ class SplitRow:
         fields = split_row(row)
         if fields is None:
             raise InputDataError("the row is not a JSON object")
-        self._fields = fields
+        self.row, self.fields = row, fields
         params = _object(fields.get(CREATE_PARAMS))
         self._instructions = [
             raw for raw in (params.get("instructions"),) if raw and _is_string(raw)
         ]
         self._prompt = _items(params.get("input"))
-        self._output = _output_items(fields.get(RESPONSE))
+        response = _split_response(fields.get(RESPONSE))
+        self._output = response.output or []
+        self.model = _short(response.model)
+        """The name of the model that answered; empty when the row has none."""
 
     def __len__(self) -> int:
         return len(self._instructions) + len(self._prompt) + len(self._output)
-
-    def field_sizes(self) -> dict[str, int]:
-        """Return the row's own fields, and their lengths in bytes."""
-        return {name: len(memoryview(raw)) for name, raw in self._fields.items()}
 
     def raws(self) -> Iterator[tuple[str, str, msgspec.Raw]]:
         """Yield each item with its section, and with the role that it has if it is a plain text."""
@@ -192,48 +148,39 @@ class SplitRow:
 
     def raw(self, number: int) -> msgspec.Raw:
         """Return one item. Raises InputDataError: there is no such item."""
-        return self._at(number)[1]
+        at = number
+        for items in (self._instructions, self._prompt, self._output):
+            if 0 <= at < len(items):
+                return items[at]
+            at -= len(items)
+        raise InputDataError(f"the row has {len(self)} items, so there is no item {number}")
 
     def texts(self, number: int) -> list[RawText]:
         """Return the texts of one item. Raises InputDataError: there is no such item."""
-        raw = self.raw(number)
-        return list(_texts(raw, _object(raw)))
+        return texts_of(self.raw(number))
 
-    def item(self, number: int) -> SplitItem:
-        """Return one item. Raises InputDataError: there is no such item."""
-        role, raw = self._at(number)
-        fields = _object(raw)
-        if not _is_string(raw):
-            role = _short(fields.get("role"))
-        is_object = bool(fields)
-        kind = _short(fields.get("type")) or (
-            "message" if is_object or _is_string(raw) else "other"
-        )
-        output_begins = len(self._instructions) + len(self._prompt)
-        return SplitItem(
-            number=number,
-            section="prompt" if number < output_begins else "output",
-            kind=kind,
-            role=role,
-            name=_short(fields.get("name")),
-            call_id=_short(fields.get("call_id")),
-            size=len(memoryview(raw)),
-            texts=tuple(text.part() for text in _texts(raw, fields)),
-            fields=tuple(fields),
-        )
 
-    def _at(self, number: int) -> tuple[str, msgspec.Raw]:
-        """Return an item, and the role that it has if it is a plain text."""
-        at = number
-        for role, items in (
-            ("system", self._instructions),
-            ("user", self._prompt),
-            ("assistant", self._output),
-        ):
-            if 0 <= at < len(items):
-                return role, items[at]
-            at -= len(items)
-        raise InputDataError(f"the row has {len(self)} items, so there is no item {number}")
+def split_item(raw: msgspec.Raw, *, number: int, section: str, role: str) -> SplitItem:
+    """Return one item from its bytes. `role`: the one that it has if it is a plain text."""
+    fields = _object(raw)
+    is_string = _is_string(raw)
+    kind = "message" if fields or is_string else "other"
+    return SplitItem(
+        number=number,
+        section=section,
+        kind=_short(fields.get("type")) or kind,
+        role=role if is_string else _short(fields.get("role")),
+        name=_short(fields.get("name")),
+        call_id=_short(fields.get("call_id")),
+        size=len(memoryview(raw)),
+        texts=tuple(text.part() for text in _texts(raw, fields)),
+        fields=tuple(fields),
+    )
+
+
+def texts_of(raw: msgspec.Raw) -> list[RawText]:
+    """Return the texts of one item from its bytes."""
+    return list(_texts(raw, _object(raw)))
 
 
 def _texts(raw: msgspec.Raw, fields: Mapping[str, msgspec.Raw]) -> Iterator[RawText]:
@@ -274,19 +221,21 @@ def _parts(kind: str, content: msgspec.Raw | None) -> Iterator[RawText]:
 
 class _Response(msgspec.Struct, gc=False):
     output: list[msgspec.Raw] | None = None
+    model: msgspec.Raw = msgspec.Raw(b"")
 
 
-_split_response = msgspec.json.Decoder(_Response).decode
+_decode_response = msgspec.json.Decoder(_Response).decode
 
 
-def _output_items(response: msgspec.Raw | None) -> list[msgspec.Raw]:
-    """Return the items of a response, in one pass where its output is a list."""
+def _split_response(response: msgspec.Raw | None) -> _Response:
+    """Return the items of a response and its model, in one pass where its output is a list."""
     if response is None or _starts(response) != b"{":
-        return _items(response)
+        return _Response(_items(response))
     try:
-        return _split_response(response).output or []
+        return _decode_response(response)
     except UNREADABLE:
-        return _items(_object(response).get("output"))
+        fields = _object(response)
+        return _Response(_items(fields.get("output")), fields.get("model", msgspec.Raw(b"")))
 
 
 def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:

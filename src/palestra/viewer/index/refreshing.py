@@ -1,6 +1,7 @@
 """Keeps an index up to date with the files of its run."""
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -205,6 +206,8 @@ class Index:
             self._is_full = True
             self._in_memory = f"{self._in_memory}; the memory for indexes is used up".lstrip("; ")
         except OSError as error:
+            if error.errno == errno.ENOSYS:  # the run's file needs an extra; the cache is fine
+                raise
             self._to_memory(f"the cache cannot be written: {error.strerror}")
 
     def _to_memory(self, reason: str) -> None:

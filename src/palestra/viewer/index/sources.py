@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -11,12 +10,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from palestra.schema import RunPaths, is_compressed, with_compressed
+from palestra.system import FileState
 from palestra.viewer.index.places import RunPart
 
 COMPARED_BYTES: Final = 1 << 16
 """How much of the beginning and of the committed end is compared with what was indexed."""
-_SETTLED_NS: Final = 2_000_000_000
-"""A file that was written less than this ago may change again without another time stamp."""
 
 
 class IndexedFile(msgspec.Struct):
@@ -93,20 +91,16 @@ class Watched:
     """Remembers when each source was compared, so that unchanged files cost one `stat`."""
 
     def __init__(self) -> None:
-        self._settled: dict[str, tuple[int, int, int]] = {}
+        self._settled: dict[str, FileState] = {}
 
     def why_invalid(self, source: IndexedFile) -> str:
         """Return why a source is not the one that was indexed; empty when it is."""
-        try:
-            status = Path(source.path).stat()
-        except OSError:
-            return source.why_invalid()
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if self._settled.get(source.path) == stamp:
+        state = FileState.at(Path(source.path))
+        if state is not None and self._settled.get(source.path) == state:
             return ""
         reason = source.why_invalid()
-        if not reason and time.time_ns() - status.st_mtime_ns > _SETTLED_NS:
-            self._settled[source.path] = stamp
+        if state is not None and not reason and state.is_settled:
+            self._settled[source.path] = state
         return reason
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from palestra.analysis import Query, parse_query
+from palestra.analysis import Query, absent_values, parse_query
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.metrics import FloatArray, IntArray
@@ -114,6 +114,22 @@ class RowTable:
         query.check_fields([*self.fields])
         rows = np.flatnonzero(self.selecting().mask(query))
         return self.sort(rows, query.sort) if query.sort else rows
+
+    def absent_values(self, query: Query | str) -> list[str]:
+        """Return one sentence for each text that the query asks for and no row of the table has."""
+        query = parse_query(query) if isinstance(query, str) else query
+        return absent_values(query, self.text_counts)
+
+    def text_counts(self, name: str) -> Mapping[str, int]:
+        """Return how many rows have each text of a field, the most frequent first; empty for a field
+        of another kind, and for one that no row has.
+        """
+        column = self._columns.get(name)
+        if not isinstance(column, TextColumn):
+            return {}
+        every_row = np.arange(self._rows, dtype=np.int64)
+        values = self.facet(every_row, name, limit=self._rows)
+        return {v.value: v.count for v in values if v.value is not None}
 
     def selecting(self) -> Selecting:
         """Return what decides the terms of queries for all rows."""

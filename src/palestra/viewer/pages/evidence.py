@@ -18,10 +18,9 @@ from palestra.schema import (
 from palestra.viewer.conversation import (
     Transcript,
     item_text,
-    small_fields,
     utf16,
 )
-from palestra.viewer.index import IndexSnapshot, RunPart
+from palestra.viewer.index import RunPart
 from palestra.viewer.pages.runs import text_of
 from palestra.viewer.replies.base import NamedText
 from palestra.viewer.replies.evidence import (
@@ -55,8 +54,7 @@ def reward(request: PageRequest) -> RewardPanel:
     run = request.run
     snapshot = run.snapshot
     row = find_row(snapshot, request)
-    row_place = snapshot.place(row, RunPart.RESULT)
-    if row_place is None:
+    if snapshot.place(row, RunPart.RESULT) is None:
         return RewardPanel(
             reward=None,
             components=[],
@@ -65,8 +63,8 @@ def reward(request: PageRequest) -> RewardPanel:
             notes=[],
             absent="The rollout has no reward: it failed, or has not ended.",
         )
-    fields = small_fields(row_place, _LONG)
     talk = run.conversations.of(snapshot, row)
+    fields = talk.small_fields(_LONG)
     evidence, notes = _evidence(fields.get(EVIDENCE), talk)
     return RewardPanel(
         reward=finite_reward(fields.get("reward")),
@@ -161,15 +159,14 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def marks_by_item(snapshot: IndexSnapshot, row: int, talk: Transcript) -> dict[int, list[Mark]]:
+def marks_by_item(talk: Transcript) -> dict[int, list[Mark]]:
     """Return the marks of each item: pieces that earned a component, and texts of the verifier's
     fields. Empty when the row cannot be read, which other parts of the page say.
     """
-    row_place = snapshot.place(row, RunPart.RESULT)
-    if row_place is None:
+    if talk.source != "scored":
         return {}
     try:
-        fields = small_fields(row_place, _LONG)
+        fields = talk.small_fields(_LONG)
         evidence, _ = _evidence(fields.get(EVIDENCE), talk)
     except InputDataError:
         return {}
@@ -193,8 +190,8 @@ def _add_quoted(marks: dict[int, list[Mark]], fields: Mapping[str, Any], talk: T
     outputs = []
     last_items = [i for i in talk.items if i.section == "output"][-MOST_SEARCHED_ITEMS:]
     chosen = last_items[::-1] if quotable else []
-    for item, detail in zip(chosen, talk.details(chosen), strict=True):
-        room -= detail.size
+    for item in chosen:
+        room -= item.size
         if room < 0:
             break
         outputs.append(item)

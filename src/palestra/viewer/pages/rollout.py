@@ -4,32 +4,20 @@ import base64
 import binascii
 from typing import Any, Final, Literal
 
-import msgspec
 import numpy as np
 
 from palestra.analysis import parse_query
 from palestra.errors import InputDataError
 from palestra.viewer.catalog import NoSuchRun, OpenRun
-from palestra.viewer.conversation import (
-    ConversationItem,
-    Transcript,
-    row_fields,
-    utf16,
-)
-from palestra.viewer.index import (
-    IndexedPlace,
-    IndexSnapshot,
-    RunPart,
-    SplitItem,
-    read_row,
-    text_range,
-)
+from palestra.viewer.conversation import ConversationItem, Transcript, utf16
+from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, SplitItem, texts_of
 from palestra.viewer.pages.evidence import marks_by_item
 from palestra.viewer.pages.tables import key_of_row, marks_of
 from palestra.viewer.replies.base import Cell
 from palestra.viewer.replies.rollout import (
     HEAD_CHARACTERS,
     OUTLINE_ITEMS,
+    RANGE_BYTES,
     ImagePart,
     ItemText,
     Mark,
@@ -52,10 +40,6 @@ _MAGIC: Final[tuple[tuple[bytes, ImageType], ...]] = (
     (b"GIF89a", "image/gif"),
 )
 _FIELDS: Final = ("task", "rollout", "outcome", "reward", "agent", "truncated")
-
-
-class _Response(msgspec.Struct):
-    model: str | None = None
 
 
 def opened(request: PageRequest) -> tuple[OpenRun, IndexSnapshot, int]:
@@ -106,7 +90,7 @@ def head_of(
         outcome=outcome,
         reward=values.get("reward"),
         agent=str(values.get("agent") or ""),
-        model=_model_of(talk),
+        model=talk.model,
         prompt_items=prompt_items,
         output_items=len(items) - prompt_items,
         source=talk.source,
@@ -120,16 +104,6 @@ def head_of(
         previous=previous,
         next=following,
     )
-
-
-def _model_of(talk: Transcript) -> str:
-    raw = row_fields(talk.places[-1]).get("response")
-    if raw is None:
-        return ""
-    try:
-        return msgspec.json.decode(raw, type=_Response).model or ""
-    except msgspec.DecodeError:
-        return ""
 
 
 def _neighbours(
@@ -161,7 +135,7 @@ def outline(request: PageRequest) -> OutlinePage:
     start = request.integer("start")
     chosen = talk.items[start : start + OUTLINE_ITEMS]
     request.stop.check()
-    marks = marks_by_item(snapshot, row, talk)
+    marks = marks_by_item(talk)
     return OutlinePage(
         items=[
             outline_item(talk, item, detail, marks.get(item.position, []))
@@ -201,17 +175,16 @@ def item(request: PageRequest) -> ItemText:
     talk = run.conversations.of(snapshot, row)
     chosen = talk.at(request.integer("at"))
     start = request.integer("start")
-    row_bytes = read_row(talk.places[chosen.source])
-    [detail] = talk.details([chosen])
-    sizes = [0 if part.kind == "image" else part.size for part in detail.texts]
+    parts = texts_of(*talk.raws([chosen]))
+    sizes = [0 if part.kind == "image" else len(part.body) for part in parts]
     text, end, before = "", sum(sizes), 0
-    for number, size in enumerate(sizes):
+    for part, size in zip(parts, sizes, strict=True):
         if before <= start < before + size:
-            piece = text_range(row_bytes, chosen.number, number, start=start - before)
+            piece = part.range(start - before, RANGE_BYTES)
             text, end = piece.text, before + (size if piece.next is None else piece.next)
             break
         before += size
-    has_images = start == 0 and any(part.kind == "image" for part in detail.texts)
+    has_images = start == 0 and any(part.kind == "image" for part in parts)
     return ItemText(
         at=chosen.position,
         start=start,

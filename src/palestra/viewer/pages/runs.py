@@ -149,7 +149,6 @@ def run(request: PageRequest) -> RunPage:
     """Answer the head of a run."""
     opened, viewer = request.run, request.viewer
     head = opened.head()
-    snapshot = opened.snapshot
     settings = {
         "environment": head.environment,
         "model": head.model,
@@ -173,7 +172,7 @@ def run(request: PageRequest) -> RunPage:
             if run_place.folder in folders
         ],
         problems=bad_lines(opened, MOST_PROBLEMS),
-        marks=[*filter(None, [opened.problem, _absent_shards(opened, line)]), *snapshot.notices],
+        marks=[*filter(None, [opened.problem, _absent_shards(opened, line)]), *opened.notices],
         query=viewer.query,
     )
 

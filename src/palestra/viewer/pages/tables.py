@@ -140,6 +140,7 @@ def rollouts(request: PageRequest) -> RolloutTable:
         offset=start,
         matches=len(rows),
         total=len(table),
+        absent=[] if len(rows) else table.absent_values(request.text("q")),
         base=base_of(opened),
         streaming=bool(query.texts),
     )
@@ -210,6 +211,7 @@ def tasks(request: PageRequest) -> TaskTable:
         offset=start,
         matches=len(rows),
         total=len(table),
+        absent=[] if len(rows) else table.absent_values(request.text("q")),
         base=base_of(opened),
     )
 

@@ -35,7 +35,7 @@ _PARAMS: Final = f'"{CREATE_PARAMS}"'.encode()
 @dataclass(frozen=True, slots=True)
 class TextHit:
     """A rollout that matches the whole query. `item`: the number of the first item that contains a
-    text of the query, as in `outline` of the row `part`, and `excerpt` the text around it; -1 and
+    text of the query, as in `SplitRow` of the row `part`, and `excerpt` the text around it; -1 and
     empty when the query matches because a text is absent. An error message has the item -1.
     """
 

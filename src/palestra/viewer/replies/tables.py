@@ -46,6 +46,8 @@ class RolloutTable(Reply, frozen=True, kw_only=True):
     offset: int
     matches: int
     total: int
+    absent: list[str]
+    """Why nothing matches: texts that the query asks for and no row has. Empty when rows match."""
     base: Base
     streaming: bool
     """Whether the query has `text:`: the matches then come from `/api/r/{run}/search`, and this
@@ -70,6 +72,8 @@ class TaskTable(Reply, frozen=True, kw_only=True):
     offset: int
     matches: int
     total: int
+    absent: list[str]
+    """As in `RolloutTable`."""
     base: Base
 
 

@@ -1396,7 +1396,7 @@
       /* @__PURE__ */ a3(Grid2, { scale, ticks: ticks.map((tick) => [tick, tick < 1e4 ? count(tick) : compact(tick)]) }),
       bars.map((bar, at) => {
         const height = bar.count ? Math.max(scale.bottom - scaled(scale, bar.count), LEAST_PIXELS) : 0;
-        const tip = `${bar.label}: ${count(bar.count)} ${unit} (${percent(total ? bar.count / total : 0)})`;
+        const tip = `${bar.label}: ${amount(bar.count, unit)} (${percent(total ? bar.count / total : 0)})`;
         const inside = /* @__PURE__ */ a3($, { children: [
           /* @__PURE__ */ a3("rect", { x: pct(at * width), y: scale.top, width: pct(width), height: scale.bottom - scale.top, class: "hit" }),
           /* @__PURE__ */ a3("rect", { x: pct(at * width + (width - wide) / 2), y: scale.bottom - height, width: pct(wide), height, class: `bar ${tone(bar, at)}` })
@@ -5165,7 +5165,7 @@
         ColumnChart,
         {
           bars: figures.pass_rates,
-          unit: "tasks",
+          unit: "task",
           title: figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`,
           label: "Tasks by pass rate",
           link,
@@ -5188,7 +5188,7 @@
           children: /* @__PURE__ */ a3(CurveChart, { points: figures.curve, binary: figures.binary })
         }
       ),
-      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts", "Share"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollouts", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
+      figures.rewards.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Rewards of rollouts", reading: "Choose a bar to read its rollouts.", heads: ["Reward", "Rollouts", "Share"], rows: barRows(figures.rewards), children: /* @__PURE__ */ a3(ColumnChart, { bars: figures.rewards, unit: "rollout", title: "reward", label: "Rollouts by reward", link, tone: () => "plain" }) }),
       figures.lengths.length > 1 && /* @__PURE__ */ a3(
         Figure,
         {
@@ -5606,6 +5606,7 @@
               all.length > 0 && /* @__PURE__ */ a3(Chooser, { columns: all, shown: data.columns })
             ] }),
             isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
+            data.absent.length > 0 && /* @__PURE__ */ a3("p", { children: data.absent.map((line) => sentence(visible(line))).join(" ") }),
             data.matches === 0 && query && /* @__PURE__ */ a3(QueryExamples, {}),
             !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
           ] })
