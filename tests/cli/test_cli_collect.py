@@ -143,7 +143,7 @@ def test_a_stopped_evaluation_goes_on_as_it_says(world: World, fake: FakeEndpoin
     assert running.ended(timeout_s=5) == 130
     stuck.set()
     said = running.text()
-    resume = said[said.index("--output") : said.index(" (++resume_from_cache")].split()
+    resume = said[said.index("--output") : said.index(" goes on from there")].split()
     done = world.run("palestra", *command, *resume)
     assert done.code == 0, done.err
     assert "requested 4 = scored 4 + failed 0" in done.out

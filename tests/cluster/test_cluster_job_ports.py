@@ -27,6 +27,17 @@ def test_two_jobs_of_a_user_never_choose_the_same_port(tmp_path: Path) -> None:
         locks.close()
 
 
+def test_the_kernel_gives_no_other_process_a_port_that_a_job_has_chosen(tmp_path: Path) -> None:
+    with_ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if not with_ephemeral.exists():
+        pytest.skip("the range of ephemeral ports is only known on Linux")
+    first_ephemeral = int(with_ephemeral.read_text().split()[0])
+    locks = PortLocks(tmp_path / "locks")
+
+    assert {locks.choose(None) < first_ephemeral for _ in range(20)} == {True}
+    locks.close()
+
+
 def test_a_folder_of_locks_that_is_another_users_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

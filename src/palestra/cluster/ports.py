@@ -22,6 +22,11 @@ from palestra.system import lock
 
 TRIES = 200
 
+LOWEST = 10_000
+"""The lowest port that is chosen when no range is configured; well-known services are below it."""
+
+EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
 
 class NoFreePort(Exception):
     """All ports of the range are taken."""
@@ -91,11 +96,22 @@ def _candidates(within: tuple[int, int] | None) -> Iterable[int]:
         random.shuffle(ports)
         yield from ports
         return
+    # The kernel gives these ports to no other process by itself, such as a sibling's `srun`.
+    below = range(LOWEST, _ephemeral_start())
+    yield from random.sample(below, min(TRIES, len(below)))
     for _ in range(TRIES):
         with contextlib.closing(socket.socket()) as sock:
             sock.bind(("", 0))
             port = int(sock.getsockname()[1])
         yield port
+
+
+def _ephemeral_start() -> int:
+    """Return the first port that the kernel may give to a process that asks for any; 0 if unknown."""
+    try:
+        return int(EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _bindable(port: int) -> int:

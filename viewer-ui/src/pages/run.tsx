@@ -12,6 +12,9 @@ import type { ComponentLine, FigureBar, Figures, GroupFigures, IntervalValue, Li
 import { visible, visibleLine } from "../text";
 import type { RunView } from "./layout";
 
+/** How often a run without figures is asked for them again. */
+const WITHOUT_MS = 3_000;
+
 const SOLVED: readonly Tone[] = ["never", "sometimes", "always"];
 
 export const RunOverview = ({ view }: { view: RunView }) => {
@@ -23,6 +26,13 @@ export const RunOverview = ({ view }: { view: RunView }) => {
   useEffect(() => {
     if (live?.changed) again();
   }, [live, again]);
+  // Of a run that stands still no line of the stream says that its first rows are read.
+  const isWithout = figures.data !== null && !figures.data.figures;
+  useEffect(() => {
+    if (!isWithout) return undefined;
+    const timer = setInterval(() => document.visibilityState === "visible" && again(), WITHOUT_MS);
+    return () => clearInterval(timer);
+  }, [isWithout, again]);
   return (
     <>
       {page.data ? <Head page={page.data} /> : <h1>{view.name}</h1>}

@@ -4993,6 +4993,7 @@
   ] });
 
   // src/pages/run.tsx
+  var WITHOUT_MS = 3e3;
   var SOLVED = ["never", "sometimes", "always"];
   var RunOverview = ({ view }) => {
     useRowKeys();
@@ -5003,6 +5004,12 @@
     A2(() => {
       if (live?.changed) again();
     }, [live, again]);
+    const isWithout = figures.data !== null && !figures.data.figures;
+    A2(() => {
+      if (!isWithout) return void 0;
+      const timer = setInterval(() => document.visibilityState === "visible" && again(), WITHOUT_MS);
+      return () => clearInterval(timer);
+    }, [isWithout, again]);
     return /* @__PURE__ */ a3($, { children: [
       page2.data ? /* @__PURE__ */ a3(Head, { page: page2.data }) : /* @__PURE__ */ a3("h1", { children: view.name }),
       isRunning && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
