@@ -73,7 +73,7 @@ def test_failures_of_several_runs_name_the_command_without_their_arguments() -> 
         attempt(1, response=ANSWER, hint=hint_with("", "palestra reverify B")),
     )
 
-    assert "palestra reverify --with-failures scores 2" in attempts.unscored().what_helps()
+    assert "`palestra reverify --with-failures` scores 2" in attempts.unscored().what_helps()
 
 
 def test_nothing_helps_where_every_rollout_has_a_score() -> None:

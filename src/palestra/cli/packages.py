@@ -43,15 +43,17 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
             f"{sys.prefix}"
         )
     command = [*require_uv("pip-list"), "pip", "list", "--python", str(python)]
-    command += ["--format", "json" if args.as_json else args.format]
+    # uv writes to the file of standard output, which under `--json` is not the document's.
+    as_json = args.as_json or args.format == "json"
+    command += ["--format", "json" if as_json else args.format]
     command += ["--outdated"] if args.outdated else []
     try:
-        finished = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=not args.as_json)
+        finished = run(command, timeout_s=LIST_TIMEOUT_S, inherits_output=not as_json)
     except TimeoutError:
         raise RunFailed(f"uv did not answer within {LIST_TIMEOUT_S:.0f} s") from None
     if finished.complaint:
         notice(finished.complaint)
-    if args.as_json and finished.code == 0:
+    if as_json and finished.code == 0:
         say_json(orjson.loads(finished.output))
     return finished.code
 
