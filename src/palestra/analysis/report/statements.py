@@ -11,6 +11,7 @@ import numpy as np
 
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
+from palestra.analysis.report.cut_answers import CutAnswers
 from palestra.analysis.report.facts import (
     ENOUGH_TASKS,
     Bar,
@@ -157,10 +158,12 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Iterator[KeyFigure]:
 def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
     """Yield the findings and recommended next steps."""
     if len(frame.rollouts):
+        binary = is_binary(frame.rollouts.reward)
         yield from _teaching(frame.rollouts)
-        yield from _headroom(
-            pass_curve(frame.rollouts, scores_of(summary)), binary=is_binary(frame.rollouts.reward)
-        )
+        yield from _headroom(pass_curve(frame.rollouts, scores_of(summary)), binary=binary)
+        answers = CutAnswers.of(frame, binary=binary)
+        if answers is not None:
+            yield _cut_answers(answers, summary.total.scored)
     yield from _coverage(summary.total, frame.unscored)
 
 
@@ -279,6 +282,36 @@ def _headroom(points: Sequence[CurvePoint], *, binary: bool) -> Iterator[Remark]
             f"The best of {point.k} is only {above} above a single rollout ({ends}):",
             "trying again adds little. Harder or easier tasks would tell more than more rollouts.",
         )
+
+
+def _cut_answers(answers: CutAnswers, scored: int) -> Remark:
+    text = f"Their mean reward is {answers.mean_reward:.3f}"
+    if answers.complete_mean_reward is not None:
+        text += f", that of the others {answers.complete_mean_reward:.3f}"
+    text += "."
+    if answers.solved:
+        text += f" {answers.solved:,} of them {'is' if answers.solved == 1 else 'are'} solved."
+    if answers.best_mean_reward is not None:
+        text += (
+            f" If all of them were right, the run's mean reward would be "
+            f"{answers.best_mean_reward:.3f} instead of {answers.run_mean_reward:.3f}."
+        )
+    if answers.length is not None and answers.solved_near_limit is not None:
+        text += (
+            f" A cut answer has {number(answers.length)} output tokens (median); "
+            f"{percent(answers.solved_near_limit)} of the complete and solved answers have more "
+            "than half of that: "
+        )
+        text += (
+            "a higher limit probably helps."
+            if answers.more_tokens_help
+            else "look for loops in the cut answers before you raise the limit."
+        )
+    return Remark(
+        f"{amount(answers.count, 'answer')} of {scored:,} ({percent(answers.count / scored)}) "
+        f"{'was' if answers.count == 1 else 'were'} cut off at a limit on tokens or context.",
+        text,
+    )
 
 
 def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[Remark]:

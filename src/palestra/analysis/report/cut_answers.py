@@ -1,0 +1,79 @@
+"""What a run says of answers that were cut off at a limit: whether more tokens would help.
+
+Does no I/O.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from palestra.analysis.frame import RunFrame
+from palestra.analysis.report.facts import ENOUGH_ROLLOUTS, spread
+from palestra.analysis.task_rows import LENGTH_FIELD
+from palestra.metrics import BoolArray, FloatArray
+
+SHARE_NEAR_LIMIT = 0.1
+"""From this share of long answers among the solved on, a higher limit is expected to help."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswers:
+    """The answers that were cut off at a limit on tokens or context, against the complete ones."""
+
+    count: int
+    solved: int
+    """How many have the reward 1 all the same."""
+    mean_reward: float
+    complete_mean_reward: float | None
+    """None when every answer was cut."""
+    run_mean_reward: float
+    best_mean_reward: float | None
+    """The mean reward of the run if every cut answer had the reward 1; None for rewards other than
+    0 and 1.
+    """
+    length: float | None
+    """The median number of output tokens of a cut answer; None when rows have no token counts."""
+    solved_near_limit: float | None
+    """The share of the solved complete answers that are longer than half of `length`; None with
+    fewer than ENOUGH_ROLLOUTS such answers.
+    """
+
+    @property
+    def more_tokens_help(self) -> bool | None:
+        """Whether solved answers come near the limit; None when too few answers say it."""
+        share = self.solved_near_limit
+        return None if share is None else share >= SHARE_NEAR_LIMIT
+
+    @classmethod
+    def of(cls, frame: RunFrame, *, binary: bool) -> Self | None:
+        """Return what the run says of its cut answers; None when no answer was cut."""
+        cut, reward, starts = frame.endings.truncated, frame.rollouts.reward, frame.rollouts.starts
+        if not cut.any():
+            return None
+        complete = reward[~cut]
+        best = spread(np.where(cut, 1.0, reward), starts).mean if binary else None
+        length, near = _lengths(frame.rollouts.columns.values.get(LENGTH_FIELD), cut, reward)
+        return cls(
+            count=int(np.sum(cut)),
+            solved=int(np.sum(reward[cut] >= 1)),
+            mean_reward=float(np.mean(reward[cut])),
+            complete_mean_reward=float(np.mean(complete)) if len(complete) else None,
+            run_mean_reward=spread(reward, starts).mean,
+            best_mean_reward=best,
+            length=length,
+            solved_near_limit=near,
+        )
+
+
+def _lengths(
+    tokens: FloatArray | None, cut: BoolArray, reward: FloatArray
+) -> tuple[float | None, float | None]:
+    """Return `CutAnswers.length` and `CutAnswers.solved_near_limit`."""
+    if tokens is None or np.isnan(tokens[cut]).all():
+        return None, None
+    length = float(np.nanmedian(tokens[cut]))
+    solved = tokens[~cut & (reward >= 1) & ~np.isnan(tokens)]
+    if len(solved) < ENOUGH_ROLLOUTS:
+        return length, None
+    return length, float(np.mean(solved > length / 2))
