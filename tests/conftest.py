@@ -3,6 +3,7 @@
 import contextlib
 import faulthandler
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -36,6 +37,9 @@ LIMIT_S = 60.0
 def pytest_configure(config: pytest.Config) -> None:
     # nothing is captured yet
     config.stash[STDERR] = os.dup(2)
+    # A shell ignores Ctrl-C for what it starts in the background, and every command of a test
+    # would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

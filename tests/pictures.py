@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ SAME_CHANNEL = 8
 """A channel of a pixel, 0 to 255, may differ by so much: smoothed edges are rounded differently."""
 DIFFERING = 0.001
 """The share of pixels that may differ."""
+SETTLED_S = 5.0
+"""Within so many seconds a page shows all that it has asked the server for."""
 FONTS = {"--sans": "DejaVu Sans", "--mono": "DejaVu Sans Mono"}
 """Of Debian's fonts-dejavu-core, which .ci/run installs beside the browser."""
 ARGUMENTS = ("--font-render-hinting=none", "--disable-lcd-text", "--force-color-profile=srgb")
@@ -25,7 +28,7 @@ _STILL = """(fonts) => {
   const names = Object.entries(fonts).map(([name, font]) => `${name}: "${font}";`).join(" ");
   sheet.replaceSync(`:root { ${names} }
     * { animation: none !important; transition: none !important; caret-color: transparent !important; }
-    .varies { visibility: hidden !important; }`);
+    .varies { visibility: hidden !important; white-space: nowrap !important; overflow: hidden; }`);
   document.adoptedStyleSheets.push(sheet);
   return document.fonts.ready.then(() => true);
 }"""
@@ -78,17 +81,26 @@ class Album:
         `actual`: where the picture of now is put when it differs.
         """
         page.evaluate(_STILL, FONTS)
-        if varies:
-            page.evaluate(_HIDE, varies)
         page.mouse.move(0, 0)
-        shot = Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
-        recorded = self.folder / f"{name}.png"
+        path = self.folder / f"{name}.png"
         if is_writing():
-            shot.save(recorded, optimize=True)
-        share = differing(shot, Image.open(recorded).convert("RGB"))
-        if share > DIFFERING:
-            shot.save(actual)
-        assert share <= DIFFERING, f"{share:.2%} of {recorded} differ from {actual}"
+            page.wait_for_timeout(1000 * SETTLED_S)
+            _taken(page, varies).save(path, optimize=True)
+            return
+        recorded = Image.open(path).convert("RGB")
+        deadline = time.monotonic() + SETTLED_S
+        while (share := differing(shot := _taken(page, varies), recorded)) > DIFFERING:
+            if time.monotonic() > deadline:
+                shot.save(actual)
+                raise AssertionError(f"{share:.2%} of {path} differ from {actual}")
+            page.wait_for_timeout(200)
+
+
+def _taken(page: Any, varies: str) -> Image.Image:
+    """Return a picture of the window, without what `varies`."""
+    if varies:
+        page.evaluate(_HIDE, varies)
+    return Image.open(io.BytesIO(page.screenshot(animations="disabled"))).convert("RGB")
 
 
 def differing(one: Image.Image, other: Image.Image) -> float:

@@ -128,7 +128,7 @@ def test_7_is_the_reward_being_gamed(shown: Opened) -> None:
 
 def test_8_which_answers_were_cut_and_would_more_tokens_have_helped(shown: Opened) -> None:
     shown.click(run_link("before"))
-    assert re.search(r"cut off at a limit.* If all of them were right", shown.text(), re.S)
+    assert re.search(r"cut off at a limit.* If all of them were right", shown.text(), re.DOTALL)
     shown.click("#outcomes a:text-is('truncated')").click(".tasks tbody th a")
 
     assert "cut off at a limit" in shown.text(".rollout-head")

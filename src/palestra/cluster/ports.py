@@ -22,8 +22,10 @@ from palestra.system import lock
 
 TRIES = 200
 
-LOWEST = 10_000
-"""The lowest port that is chosen when no range is configured; well-known services are below it."""
+LOWEST = 20_000
+"""The lowest port that is chosen when no range is configured. Below it are well-known services, and
+the ports 10,002 to 19,999 of Ray's workers: Ray refuses to start with another port among them.
+"""
 
 EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
