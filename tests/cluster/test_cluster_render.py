@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from planning import HOSTED, PYXIS, cluster, options, planned, scripts, write
 
 from palestra.cli.clustering.main_steps import known_plan, prepare_run
-from palestra.cluster import nemo_gym_rollouts, rollouts, wrap_arguments
+from palestra.cluster import ledger, nemo_gym_rollouts, read_run, rollouts, wrap_arguments
 from palestra.cluster.executors import Phase, executor_for
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.ledger import KnownRun, remember
@@ -245,6 +246,14 @@ def test_a_run_can_be_submitted_by_hand_with_its_dependencies(tmp_path: Path) ->
         f"--parsable --dependency=afterok:1 {folder}/merge.sh",
         f"--parsable --dependency=afterok:2 {folder}/profile.sh",
     ]
+    events = ledger.submitted(RunFiles(tmp_path / "out").ledger)
+    assert [(event.submission, event.job, event.job_id) for event in events] == [
+        ("0001", "collect", "1"),
+        ("0001", "merge", "2"),
+        ("0001", "profile", "3"),
+    ]
+    assert events[0].shards == ("rollouts-chunk0", "rollouts-chunk1")
+    assert time.time() - 60 < events[0].time <= time.time()
 
 
 def test_a_dry_run_writes_what_jobs_need_and_submits_nothing() -> None:
@@ -522,6 +531,30 @@ def test_another_run_into_the_same_folder_is_refused_with_what_differs(
 
     with pytest.raises(StaleRun, match=f"{next(iter(given)).replace('num_random_', '')}: "):
         dry(**{"num_chunks": 2, **given})
+
+
+@pytest.mark.parametrize("seeds", [{"num_random_seeds": 1}, {"random_seeds": "7"}])
+def test_the_seeds_of_a_dry_run_are_not_those_of_the_run(seeds: dict[str, Any]) -> None:
+    dry(num_random_seeds=3)
+
+    run = read_plan(dry(**seeds) / "plan.json")
+
+    assert [shard.seed for shard in run.shards] == [7 if "random_seeds" in seeds else 0]
+
+
+def test_a_dry_run_changes_nothing_of_a_run_that_was_submitted(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path / "out")
+    real = dry(num_random_seeds=2).name
+    submitted = {"event": "submitted", "submission": real, "job": "collect", "job_id": "1"}
+    ledger.append(files.ledger, submitted)
+    dry(num_random_seeds=9)
+
+    run = read_plan(dry(random_seeds="7") / "plan.json")
+
+    assert [shard.seed for shard in run.shards] == [0, 1, 7]
+    assert read_run(files).submission == real
+    with pytest.raises(StaleRun, match="seeds: '0,1' -> '0'"):
+        dry(num_random_seeds=1)
 
 
 def test_the_same_run_again_is_another_submission_of_it() -> None:

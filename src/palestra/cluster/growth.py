@@ -5,7 +5,7 @@ time: the shards that are there stay valid, and the merged files are those of a 
 seeds from the start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,11 @@ def seeds_text(seeds: tuple[int, ...] | None) -> str:
 def has_grown(old: str, new: str) -> bool:
     """Whether the seeds of one identity are among those of another."""
     return "none" not in {old, new} and set(old.split(",")) <= set(new.split(","))
+
+
+def are_seeded(*identities: Mapping[str, str]) -> bool:
+    """Whether each of the identities names seeds."""
+    return all(identity.get(SEEDS, "none") != "none" for identity in identities)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,15 @@ def submitted(path: Path) -> list[Submitted]:
     ]
 
 
+def submissions(path: Path) -> frozenset[str]:
+    """Return the numbers of the submissions that have jobs. A dry run has none."""
+    return frozenset(
+        str(event["submission"])
+        for event in events(path)
+        if event.get("event") in {"submitted", "started"} and "submission" in event
+    )
+
+
 VARIABLE = "PALESTRA_STATE_DIR"
 
 

@@ -3,6 +3,7 @@
 All values are quoted. Directives are read by sbatch, not by a shell, and sbatch uses double quotes.
 """
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,8 +95,19 @@ def submit_script(run: Run) -> str:
         lines.append(f"job_{number}=$({' '.join(words)})")
         # With several clusters, sbatch appends which one.
         lines.append(f'job_{number}="${{job_{number}%%;*}}"')
+        lines.append(_recorded_by_hand(run, job, f'"$job_{number}"'))
         lines.append(f'echo {shlex.quote(job.name)}" $job_{number}"')
     return "\n".join([*lines, ""])
+
+
+def _recorded_by_hand(run: Run, job: PlannedJob, job_id: str) -> str:
+    """Return the command that records a job in the ledger. `job_id`: an expression of bash."""
+    event = {"event": "submitted", "submission": run.submission, "job": job.name}
+    fields = json.dumps({**event, "shards": list(job.shards)})[1:-1]
+    time_and_id = f"""'{{"time":'"$(date +%s)"',"job_id":"'{job_id}"""
+    line = time_and_id + shlex.quote(f'",{fields}}}')
+    ledger = RunFiles(Path(run.output_dir)).ledger
+    return f"printf '%s\\n' {line} >> {shlex.quote(str(ledger))}"
 
 
 def _dependency_by_hand(run: Run, job: PlannedJob) -> list[str]:

@@ -17,7 +17,7 @@ import orjson
 import palestra
 from palestra.cluster.components import SLURM_ARRAY_SIZE, Facts
 from palestra.cluster.executors.slurm import SlurmExecutor
-from palestra.cluster.growth import SEEDS, all_seeds, has_grown, seeds_text
+from palestra.cluster.growth import SEEDS, all_seeds, are_seeded, has_grown, seeds_text
 from palestra.cluster.layout import RunFiles
 from palestra.cluster.options import checked_options, missing_here
 from palestra.cluster.overrides import collect_settings, filled, served_config, split_extra
@@ -29,6 +29,7 @@ from palestra.cluster.records import read_object
 from palestra.cluster.shard import is_done
 from palestra.cluster.stamping import Stamped, shards_of, stamp
 from palestra.cluster.submitter import Submission, Submitter
+from palestra.cluster.units import submitted_plan
 from palestra.cluster.writing import Writer
 from palestra.config import ResolvedConfig, ServerType, is_secret_name, raise_problems
 from palestra.errors import ConfigError, KnownCause
@@ -53,8 +54,7 @@ def identity_of(
 
     `stamped`: None when the rows could not be read yet. `config`: the servers' configuration, None
     when it could not be read yet. `seeds`: all seeds of the run, also those of earlier submissions.
-    Each shard's manifest checks the same inputs again inside the
-    job, and also the code.
+    Each shard's manifest checks the same inputs again inside the job, and also the code.
     """
     rows = {} if stamped is None else {"input rows": stamped.input_digest}
     return {
@@ -121,14 +121,10 @@ def check_same_run(files: RunFiles, new: Mapping[str, str], stamped: Stamped | N
             )
 
 
-def _earlier_plan(files: RunFiles) -> Run | None:
-    """Return the plan of the last submission into a folder; None when there is none."""
-    numbers = files.submissions()
-    return read_plan(files.submission(numbers[-1]).plan) if numbers else None
-
-
 def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
-    plan = _earlier_plan(files)
+    submitted = submitted_plan(files)
+    numbers = files.submissions()
+    plan = submitted or (read_plan(files.submission(numbers[-1]).plan) if numbers else None)
     if plan is None:
         return
     if is_command(plan):
@@ -139,7 +135,10 @@ def _check_plan(files: RunFiles, new: Mapping[str, str]) -> None:
     old = plan.identity
     # Of rows that could not be read either time, nothing is known.
     both = old.keys() & new.keys()
-    if SEEDS in both and has_grown(old[SEEDS], new[SEEDS]):
+    if SEEDS in both and (
+        # A dry run may name more seeds than the run gets.
+        has_grown(old[SEEDS], new[SEEDS]) or (submitted is None and are_seeded(old, new))
+    ):
         both -= {SEEDS}
     changed = differences({key: old[key] for key in both}, {key: new[key] for key in both})
     if changed:
@@ -185,7 +184,7 @@ class _RolloutSubmitter(Submitter):
         self._input = self._places.input(options.input_file)
         self._configs = [self._places.config(path) for path in options.config_paths]
         self._far = [placed for placed in (self._input, *self._configs) if not placed.here]
-        earlier = None if options.rerun_done else _earlier_plan(self._files)
+        earlier = None if options.rerun_done else submitted_plan(self._files)
         self._seeds = all_seeds(earlier, options.seeds)
 
     def submit(self) -> Submission:

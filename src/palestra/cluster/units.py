@@ -49,8 +49,11 @@ def folder_of(run_name: str) -> RunFiles:
 
 
 def read_run(files: RunFiles) -> Run:
-    """Read the plan of the last submission. Raises InputDataError: the folder contains no run."""
-    numbers = files.submissions()
+    """Read the plan of the last submission that has jobs; without one, of the last dry run.
+
+    Raises InputDataError: the folder contains no run.
+    """
+    numbers = by_weight(files)
     if not numbers:
         raise InputDataError(
             f"{files.output_dir} is not the output folder of a cluster run",
@@ -61,6 +64,23 @@ def read_run(files: RunFiles) -> Run:
         return read_plan(plan)
     except (OSError, ValueError) as error:
         raise InputDataError(f"{plan} cannot be read as a plan (plan.json): {error}") from error
+
+
+def by_weight(files: RunFiles) -> tuple[str, ...]:
+    """Return the numbers of all submissions: first those without jobs, such as dry runs, in order;
+    then those with jobs, in order. The last one decides what the run is.
+    """
+    numbers = files.submissions()
+    with_jobs = ledger.submissions(files.ledger) if numbers else frozenset()
+    return tuple(sorted(numbers, key=lambda number: number in with_jobs))
+
+
+def submitted_plan(files: RunFiles) -> Run | None:
+    """Return the plan of the last submission that has jobs; None when there are only dry runs."""
+    numbers = by_weight(files)
+    if not numbers or numbers[-1] not in ledger.submissions(files.ledger):
+        return None
+    return read_plan(files.submission(numbers[-1]).plan)
 
 
 def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
