@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_runs import World, collected, finish, world
 
+from palestra.cluster.executors.here import HereExecutor
 from palestra.cluster.executors.slurm import CommandAnswer, SlurmExecutor
 from palestra.cluster.plan import After, Component, PlannedJob, Policy, Role, Run, read_plan
 from palestra.cluster.resubmit import resubmit
@@ -45,7 +46,7 @@ Sbatch = tuple[list[list[str]], Callable[..., CommandAnswer]]
 
 def again(made: World, shards: list[str], sbatch: Sbatch, **more: object) -> Run:
     executor = SlurmExecutor(commands=sbatch[1])
-    return resubmit(made.run, shards, executor=executor, **more)  # type: ignore[arg-type]
+    return resubmit(made.run, shards, executor=executor, **more)[-1]  # type: ignore[arg-type]
 
 
 def test_what_is_missing_runs_again_and_merge_and_profile_after_it(
@@ -172,7 +173,63 @@ def test_a_merge_that_failed_is_all_that_is_submitted(made: World, sbatch: Sbatc
 
 
 def test_a_shard_that_nobody_ever_submitted_is_refused(made: World, sbatch: Sbatch) -> None:
-    with pytest.raises(
-        RunFailed, match="no single earlier submission has all of these shards: rollouts-chunk9"
-    ):
-        again(made, ["rollouts-chunk9"], sbatch)
+    with pytest.raises(RunFailed, match="no earlier submission has the shards rollouts-chunk9"):
+        again(made, ["rollouts-chunk9", "rollouts-chunk1"], sbatch)
+
+
+@pytest.fixture
+def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Seeds 0 and 1 in a first submission, seed 2 in a second one with another server."""
+    monkeypatch.setenv("PALESTRA_STATE_DIR", str(tmp_path / "state"))
+    first = world(tmp_path, tasks=2, seeds=(0, 1), executor="slurm")
+    second = world(tmp_path, tasks=2, seeds=(0, 1, 2), executor="slurm")
+    jobs = [replace(job, shards=job.shards[2:], array=False) for job in second.run.jobs[:1]]
+    policy = Policy("scripted", base_url="http://host/v1")
+    second.write(submission="0002", jobs=(*jobs, *second.run.jobs[1:]), policy=policy)
+    for made in (first.write(), second):
+        for job in made.run.jobs:
+            made.submission.script(job.name).write_text("#!/bin/bash\n")
+    return second
+
+
+def test_shards_of_two_submissions_run_again_each_as_it_was_submitted(
+    grown: World, sbatch: Sbatch
+) -> None:
+    shards = [shard.name for shard in grown.run.shards]
+
+    runs = resubmit(grown.run, shards, executor=SlurmExecutor(commands=sbatch[1]))
+
+    assert [run.submission for run in runs] == ["0003", "0004"]
+    assert [run.jobs[0].shards for run in runs] == [tuple(shards[:2]), tuple(shards[2:])]
+    assert [run.policy.base_url for run in runs] == [None, "http://host/v1"]
+    assert [len(run.jobs) for run in runs] == [1, 3]
+    assert runs[1].job("merge").after == (After(job="shards"), After(job_id="70"))
+
+
+def test_what_runs_again_after_more_seeds_came_is_a_part_of_the_larger_run(
+    grown: World, sbatch: Sbatch
+) -> None:
+    for shard in ("rollouts-rs0", "rollouts-rs2"):
+        collected(grown, shard)
+        finish(grown, shard)
+
+    run = again(grown, ["rollouts-rs1"], sbatch)
+
+    assert [job.name for job in run.jobs] == ["shards", "merge", "profile"]
+    assert (run.shards, run.rollouts) == (grown.run.shards, grown.run.rollouts)
+
+
+def test_a_first_part_that_fails_on_this_machine_does_not_keep_the_second_from_running(
+    grown: World,
+) -> None:
+    class Failing(HereExecutor):
+        def submit(self, run: Run, submitted: Callable[[PlannedJob, str], None], /) -> None:
+            raise RunFailed(f"{run.submission} failed")
+
+    local = replace(grown.run, executor="local")
+    with pytest.raises(RunFailed, match="0003 failed"):
+        resubmit(local, [shard.name for shard in local.shards], executor=Failing())
+
+    assert grown.files.submissions() == ("0001", "0002", "0003", "0004")
+    last = read_plan(grown.files.submission("0004").plan)
+    assert [job.name for job in last.jobs] == ["shards"]

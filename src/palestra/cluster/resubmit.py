@@ -7,7 +7,7 @@ follow once no shard is missing.
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from palestra.cluster.planner import replan
 from palestra.cluster.render import submit_script
 from palestra.cluster.shard import is_done
 from palestra.cluster.submitter import hand_over
+from palestra.cluster.units import by_weight
 from palestra.cluster.writing import submitting, supervisor_zip, write_plan
 from palestra.errors import RunFailed
 
@@ -35,9 +36,9 @@ def resubmit(
     stuck: Sequence[str] = (),
     executor: Executor | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Run:
+) -> tuple[Run, ...]:
     """Submit `shards` again, with merge and profile if no other shard is missing. Return the new
-    plan.
+    plans: one, or several when no earlier submission has all of the shards.
 
     `active`: name and job id of shards that wait or run; merge and profile wait for them too.
     `stuck`: ids of jobs that never start; they are cancelled first. `executor`: default is the
@@ -46,15 +47,45 @@ def resubmit(
     """
     files = RunFiles(Path(run.output_dir))
     run_executor = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
-    planned = _planned_last(_submissions(files), shards)
-    _check_variables(files, planned, shards, os.environ if environ is None else environ)
+    for part in _parts(_submissions(files), shards):
+        _check_variables(files, part.plan, part.shards, os.environ if environ is None else environ)
     run_executor.cancel(stuck)
     with submitting(files):
         return _resubmitted(run, files, shards, active, run_executor)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Shards to submit again with the jobs of one earlier submission, `plan`."""
+
+    plan: Run
+    shards: tuple[str, ...]
+
+
 def _submissions(files: RunFiles) -> list[Run]:
-    return [read_plan(files.submission(number).plan) for number in files.submissions()]
+    return [read_plan(files.submission(number).plan) for number in by_weight(files)]
+
+
+def _parts(plans: Sequence[Run], shards: Sequence[str]) -> list[_Part]:
+    """Return `shards` with the last submission that has all of them, or else each with the last one
+    that has it.
+
+    Raises RunFailed: a shard is in no submission.
+    """
+    names_of = [{name for job in plan.jobs for name in job.shards} for plan in plans]
+    for plan, names in zip(reversed(plans), reversed(names_of), strict=True):
+        if names >= set(shards):
+            return [_Part(plan, tuple(shards))]
+    last = {name: at for at, names in enumerate(names_of) for name in names}
+    if missing := [name for name in shards if name not in last]:
+        raise RunFailed(
+            f"no earlier submission has the shards {', '.join(missing)}",
+            hint="run the command that submitted the run again: it submits what is missing",
+        )
+    return [
+        _Part(plans[at], tuple(name for name in shards if last[name] == at))
+        for at in sorted({last[name] for name in shards})
+    ]
 
 
 def _check_variables(
@@ -75,23 +106,68 @@ def _resubmitted(
     shards: Sequence[str],
     active: Collection[tuple[str, str]],
     executor: Executor,
-) -> Run:
-    earlier = _submissions(files)
+) -> tuple[Run, ...]:
+    """Submit each part in turn. Merge and profile are in the last one, and wait for all.
+
+    Raises RunFailed: a job was refused or, on executors without a queue, failed. The latter do not
+    keep further parts from running.
+    """
     done_shards = {shard.name for shard in run.shards if is_done(files.shard(shard.name))}
     coming = done_shards | set(shards) | {name for name, _ in active}
     complete = {shard.name for shard in run.shards} <= coming
+    waits = [job_id for _, job_id in active]
+    parts = _parts(_submissions(files), shards)
+    replanned: list[Run] = []
+    failures: list[RunFailed] = []
+    for number, part in enumerate(parts, start=1):
+        is_last = number == len(parts)
+        closing = complete and is_last and not failures
+        replanned.append(_replanned(run, files, part, waits, closing=closing))
+        try:
+            ids = hand_over(replanned[-1], executor, timeout_s=run.command_timeout_s)
+            waits += [ids[name] for name in _last_jobs(replanned[-1])]
+        except RunFailed as error:
+            if run.executor == "slurm":
+                raise
+            failures.append(error)
+    if failures:
+        raise failures[0]
+    return tuple(replanned)
+
+
+def _replanned(
+    run: Run, files: RunFiles, part: _Part, waits: Sequence[str], *, closing: bool
+) -> Run:
+    """Write the folder of one new submission, and return its plan.
+
+    Its jobs are those of `part`. The rest is that of `run`, which may have more seeds by now.
+    `closing`: add merge and profile, which wait for the jobs with the ids `waits`, too.
+    """
+    earlier = _submissions(files)
     number = f"{max(map(int, files.submissions())) + 1:04d}"
-    planned = _planned_last(earlier, shards)
-    replanned = replan(planned, shards, submission=number, complete=False)
-    if shards and not planned.collect.materialized and not files.stamped.exists():
-        replanned = _after_preparing(replanned, earlier)
-    replanned = _with_closing(
-        replanned, earlier if complete else [], [job_id for _, job_id in active]
+    new = replace(
+        replan(part.plan, part.shards, submission=number, complete=False),
+        collect=replace(part.plan.collect, materialized=run.collect.materialized),
+        shards=run.shards,
+        identity=run.identity,
+        input_digest=run.input_digest,
+        tasks=run.tasks,
+        rollouts=run.rollouts,
+        rerun_done=False,
     )
-    replanned = replace(replanned, rerun_done=False)
-    _write(files, replanned, earlier)
-    hand_over(replanned, executor, timeout_s=run.command_timeout_s)
-    return replanned
+    if part.shards and not new.collect.materialized and not files.stamped.exists():
+        new = _after_preparing(new, earlier)
+    new = _with_closing(new, earlier if closing else [], waits)
+    _write(files, new, earlier)
+    return new
+
+
+def _last_jobs(run: Run) -> list[str]:
+    """Return the names of the jobs that decide about shards.
+
+    Of several jobs that run the same shards the last one decides: see `--dependent-jobs`.
+    """
+    return list({job.shards: job.name for job in run.jobs if job.shards}.values())
 
 
 def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
@@ -109,18 +185,6 @@ def _after_preparing(run: Run, plans: Sequence[Run]) -> Run:
     return replace(run, jobs=(replace(job, after=()), *collecting))
 
 
-def _planned_last(plans: Sequence[Run], shards: Sequence[str]) -> Run:
-    """Return the last submission with jobs for all of `shards`. Raises RunFailed: there is none."""
-    for run in reversed(plans):
-        planned_shards = {name for job in run.jobs for name in job.shards}
-        if planned_shards >= set(shards):
-            return run
-    raise RunFailed(
-        f"no single earlier submission has all of these shards: {', '.join(shards)}",
-        hint="run the command that submitted the run again: it submits what is missing",
-    )
-
-
 def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run:
     """Return `run` with the merge and profile of an earlier submission added after its jobs.
 
@@ -130,9 +194,7 @@ def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run
     for plan in reversed(plans):
         closing = closing or tuple(job for job in plan.jobs if job.main.role in CLOSING)
     names = {job.name for job in closing}
-    # Of several jobs that run the same shards the last one decides: see `--dependent-jobs`.
-    last = {job.shards: job.name for job in run.jobs if job.shards}
-    waits = tuple(After(job=name) for name in last.values())
+    waits = tuple(After(job=name) for name in _last_jobs(run))
     waits += tuple(After(job_id=job_id) for job_id in job_ids)
     kept_jobs = [
         replace(job, after=kept_waits)

@@ -431,9 +431,12 @@ def retry_failed(args: FollowArgs) -> int:
         for unit in run_status.units
         if unit.unit.is_shard and unit.open_ids
     ]
-    run = resubmit(run_status.run, shards, active=active, stuck=ids)
+    runs = resubmit(run_status.run, shards, active=active, stuck=ids)
     if args.as_json:
-        say_json({"submission": run.submission, "submitted": shards})
-    else:
-        say(f"submission {run.submission}: {', '.join(shards) or 'merge and profile'}")
+        numbers = [run.submission for run in runs]
+        say_json({"submission": numbers[-1], "submissions": numbers, "submitted": shards})
+        return 0
+    for run in runs:
+        own_shards = dict.fromkeys(name for job in run.jobs for name in job.shards)
+        say(f"submission {run.submission}: {', '.join(own_shards) or 'merge and profile'}")
     return 0
