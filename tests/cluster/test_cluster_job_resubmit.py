@@ -188,8 +188,23 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     second.write(submission="0002", jobs=(*jobs, *second.run.jobs[1:]), policy=policy)
     for made in (first.write(), second):
         for job in made.run.jobs:
-            made.submission.script(job.name).write_text("#!/bin/bash\n")
+            array = "#SBATCH --array=0-1\n" if job.array else ""
+            made.submission.script(job.name).write_text(f"#!/bin/bash\n{array}")
     return second
+
+
+def script(made: World, run: Run) -> str:
+    return made.files.submission(run.submission).script("shards").read_text()
+
+
+def test_several_shards_run_again_as_an_array_after_one_of_them_ran_alone(
+    made: World, sbatch: Sbatch
+) -> None:
+    again(made, ["rollouts-chunk2"], sbatch)
+
+    run = again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch)
+
+    assert "#SBATCH --array=0-1\n" in script(made, run)
 
 
 def test_shards_of_two_submissions_run_again_each_as_it_was_submitted(
@@ -203,6 +218,7 @@ def test_shards_of_two_submissions_run_again_each_as_it_was_submitted(
     assert [run.jobs[0].shards for run in runs] == [tuple(shards[:2]), tuple(shards[2:])]
     assert [run.policy.base_url for run in runs] == [None, "http://host/v1"]
     assert [len(run.jobs) for run in runs] == [1, 3]
+    assert ["--array=0-1" in script(grown, run) for run in runs] == [True, False]
     assert runs[1].job("merge").after == (After(job="shards"), After(job_id="70"))
 
 

@@ -158,7 +158,16 @@ def _replanned(
     if part.shards and not new.collect.materialized and not files.stamped.exists():
         new = _after_preparing(new, earlier)
     new = _with_closing(new, earlier if closing else [], waits)
-    _write(files, new, earlier)
+    # Of a shard's job, the plan and the script must be of one submission.
+    scripts = {
+        job.name: next(
+            plan.submission
+            for plan in ([part.plan] if job.shards else reversed(earlier))
+            if job.name in {planned_job.name for planned_job in plan.jobs}
+        )
+        for job in new.jobs
+    }
+    _write(files, new, scripts)
     return new
 
 
@@ -205,22 +214,20 @@ def _with_closing(run: Run, plans: Sequence[Run], job_ids: Sequence[str]) -> Run
     return replace(run, jobs=(*run.jobs, *kept_jobs))
 
 
-def _write(files: RunFiles, run: Run, plans: Sequence[Run]) -> None:
+def _write(files: RunFiles, run: Run, scripts: Mapping[str, str]) -> None:
     """Write the folder of the new submission. Its scripts are copies of earlier ones with new
     paths.
+
+    `scripts`: the name of each job, and the submission whose script is copied.
     """
     folder = files.submission(run.submission)
     folder.folder.mkdir(parents=True)  # of two that come at once, one fails here
     folder.supervisor.write_bytes(supervisor_zip())
     for job in run.jobs:
-        old = next(
-            plan
-            for plan in reversed(plans)
-            if job.name in {planned_job.name for planned_job in plan.jobs}
-        )
-        text = files.submission(old.submission).script(job.name).read_text()
+        old = scripts[job.name]
+        text = files.submission(old).script(job.name).read_text()
         script = folder.script(job.name)
-        script.write_text(_renumbered(text, files, old.submission, run.submission, job))
+        script.write_text(_renumbered(text, files, old, run.submission, job))
         script.chmod(0o755)
     folder.submit_script.write_text(submit_script(run))
     folder.submit_script.chmod(0o755)
