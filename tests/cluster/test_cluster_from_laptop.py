@@ -16,8 +16,8 @@ import yaml
 from cluster_runs import ENDPOINT_KEY, free_port
 from slurm_site import wait_until
 
-from palestra.cli.clustering.from_laptop import flags_of
-from palestra.cluster import LoginNode, SshSettings, pack
+from palestra.cli.clustering.from_laptop import flags_of, submit_by_ssh
+from palestra.cluster import CLUSTER_FILE, CODE, LoginNode, SshSettings, pack, send
 from palestra.cluster.configs import ClusterConfig, find_cluster
 from palestra.cluster.executors import ClusterUnreachable
 from palestra.cluster.ledger import KnownRun, known_run, remember
@@ -309,6 +309,56 @@ def test_an_upload_holds_named_files_and_the_clusters_file_without_ssh(tmp_path:
     assert b"tasks.jsonl" in first.archive
     assert b"executor: slurm" in first.archive
     assert b"login" not in first.archive
+
+
+class HereNode(LoginNode):
+    """This machine as a login node: a line of sh runs here, with `programs` first on its PATH."""
+
+    programs = Path("/bin")
+
+    @property
+    def argv(self) -> list[str]:
+        return ["env", f"PATH={self.programs}:{os.environ['PATH']}", "sh", "-c"]
+
+
+HERE = HereNode(SshSettings(host="here"))
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_what_a_killed_command_has_left_of_an_upload_is_not_in_the_next_one(tmp_path: Path) -> None:
+    upload = pack("none", tmp_path, [], ClusterConfig())
+    (tmp_path / "jobs/x.part").mkdir(parents=True)
+    (tmp_path / "jobs/x.part/torn").touch()
+
+    for _ in range(2):
+        send(upload, HERE, str(tmp_path), str(tmp_path / "jobs/x"))
+
+    assert contents(tmp_path / "jobs/x") == {CLUSTER_FILE, CODE}
+
+
+def test_of_two_uploads_at_once_the_first_one_stays(tmp_path: Path) -> None:
+    upload, folder = pack("none", tmp_path, [], ClusterConfig()), tmp_path / "jobs/x"
+    (tmp_path / "bin").mkdir()
+    tar = tmp_path / "bin/tar"
+    tar.write_text(f'#!/bin/sh\n{shutil.which("tar")} "$@" && mkdir {folder} && touch {folder}/1\n')
+    tar.chmod(0o755)
+    node = HereNode(SshSettings(host="here"))
+    object.__setattr__(node, "programs", tar.parent)
+
+    send(upload, node, str(tmp_path), str(folder))
+
+    assert contents(tmp_path / "jobs") == {"x", "x/1"}
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "12"])
+def test_a_name_that_is_no_folder_of_job_dir_is_refused_before_anything_is_sent(name: str) -> None:
+    nowhere = ClusterConfig(ssh=SshSettings(host="nowhere.invalid"), job_dir="/jobs")
+
+    with pytest.raises(ConfigError, match="--expname"):
+        submit_by_ssh("rollouts", {"expname": name}, [], nowhere)
 
 
 def test_a_file_outside_the_folder_cannot_be_sent_along(tmp_path: Path) -> None:

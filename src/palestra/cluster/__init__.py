@@ -44,7 +44,7 @@ from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.lease import CHECK_S, LeaseWatch
 from palestra.cluster.ledger import KnownRun, known_run, remember
 from palestra.cluster.login_node import LoginNode
-from palestra.cluster.options import inherited_variables
+from palestra.cluster.options import check_run_name, inherited_variables
 from palestra.cluster.overrides import collect_settings
 from palestra.cluster.packaging import How, is_checkout, uncommitted
 from palestra.cluster.plan import Policy, Role, Run, read_plan
@@ -114,6 +114,7 @@ __all__ = [
     "UnitStatus",
     "address_here",
     "answered",
+    "check_run_name",
     "check_shards",
     "collect_settings",
     "executor_for",

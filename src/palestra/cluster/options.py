@@ -176,15 +176,23 @@ MOST_NAME: Final = 100
 
 def name_problems(options: JobOptions) -> list[str]:
     """Return what is wrong with a run's name and with its dependencies on other runs."""
-    problems = []
-    name = options.expname
-    if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
-        problems.append(f"--expname {name!r}: letters, digits, '-', '_' and '.'")
-    elif len(name) > MOST_NAME or name.isdecimal():
-        problems.append(f"--expname: at most {MOST_NAME} characters, and not only digits")
+    problems = _run_name_problems(options.expname)
     if options.allow_missing_dep and not options.run_after:
         problems.append("--allow-missing-dep without --run-after")
     return problems
+
+
+def check_run_name(name: str) -> None:
+    """Raise ConfigError unless `name` can be a run's name, which is also the name of a folder."""
+    raise_problems(_run_name_problems(name))
+
+
+def _run_name_problems(name: str) -> list[str]:
+    if not (name.replace("-", "").replace("_", "").replace(".", "").isalnum() and name.isascii()):
+        return [f"--expname {name!r}: letters, digits, '-', '_' and '.'"]
+    if len(name) > MOST_NAME or name.isdecimal():
+        return [f"--expname: at most {MOST_NAME} characters, and not only digits"]
+    return []
 
 
 HERE: Final = frozenset({"local", "none"})

@@ -6,6 +6,7 @@ same files are sent once, and running jobs never see other ones.
 
 import hashlib
 import io
+import secrets
 import shlex
 import shutil
 import tarfile
@@ -89,12 +90,15 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def send(upload: Upload, node: LoginNode, job_dir: str, folder: str) -> None:
     """Unpack an archive into `folder` on the cluster, unless it is there.
 
-    Raises RunFailed: it cannot be written there.
+    Two commands may send the same archive at once: each unpacks it into a folder of its own, and
+    the first one stays. Raises RunFailed: it cannot be written there.
     """
-    quoted = shlex.quote(folder)
+    part = shlex.quote(f"{folder}.part-{secrets.token_hex(4)}")
+    target = shlex.quote(folder)
     script = (
-        f"if [ -d {quoted} ]; then cat > /dev/null; exit 0; fi; "
-        f"mkdir -p {quoted}.part && tar -xf - -C {quoted}.part && mv {quoted}.part {quoted}"
+        f"if [ -d {target} ]; then cat > /dev/null; exit 0; fi; "
+        f"mkdir -p {part} && tar -xf - -C {part} && {{ mv -T {part} {target} || [ -d {target} ]; }}; "
+        f"code=$?; rm -rf {part}; exit $code"
     )
     finished = node.run(script, data=upload.archive)
     if finished.code:

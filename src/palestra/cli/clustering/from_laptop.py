@@ -20,6 +20,7 @@ from palestra.cluster import (
     KnownRun,
     LoginNode,
     SshSettings,
+    check_run_name,
     find_cluster,
     inherited_variables,
     is_checkout,
@@ -57,6 +58,8 @@ def submit_by_ssh(
     """
     if cluster.ssh is None or cluster.job_dir is None:
         raise ConfigError("the cluster has no ssh and job_dir")
+    name = str(options.get("expname") or ("rollouts" if command == "rollouts" else "command"))
+    check_run_name(name)
     variables: Mapping[str, str] = {}
     if not options.get("dry_run"):
         key = options.get("policy_api_key_env")
@@ -67,7 +70,6 @@ def submit_by_ssh(
     if how == "git" and (changed := uncommitted(Path.cwd())):
         notice(f"--package git leaves out what is not committed: {', '.join(changed[:5])}")
     upload = pack(how, Path.cwd(), list(_named_files(options, words)), cluster)
-    name = str(options.get("expname") or ("rollouts" if command == "rollouts" else "command"))
     run_folder = PurePosixPath(cluster.job_dir) / name
     folder = run_folder / UPLOADS / upload.name
     send(upload, node, cluster.job_dir, str(folder))
