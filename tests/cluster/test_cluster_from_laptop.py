@@ -225,11 +225,13 @@ def test_a_run_is_submitted_followed_and_read_from_a_laptop(
         "--limit=2",
     )
     status = palestra(folder, "status", "results", "--json")
+    watched = palestra(folder, "status", "results", "--json", "--watch")
     logs = palestra(folder, "logs", "from-laptop", "--of=rollouts")
 
     assert submitted.returncode == 0, submitted.stderr
     assert "2 rollouts in 1 shards" in submitted.stdout
     assert (status.returncode, json.loads(status.stdout)["rollouts"]["scored"]) == (0, 2)
+    assert [json.loads(line)["done"] for line in watched.stdout.splitlines()] == [True]
     assert "requested 2 = scored 2" in logs.stdout
     jobs = tmp_path / "jobs"
     assert (jobs / "from-laptop/results/rollouts.jsonl").exists()
@@ -311,10 +313,11 @@ def test_an_upload_holds_named_files_and_the_clusters_file_without_ssh(tmp_path:
     assert b"login" not in first.archive
 
 
+@dataclass(frozen=True)
 class HereNode(LoginNode):
-    """This machine as a login node: a line of sh runs here, with `programs` first on its PATH."""
+    """A login node that is here: it runs a line of sh, with `programs` first on its PATH."""
 
-    programs = Path("/bin")
+    programs: Path = Path("/bin")
 
     @property
     def argv(self) -> list[str]:
@@ -345,8 +348,7 @@ def test_of_two_uploads_at_once_the_first_one_stays(tmp_path: Path) -> None:
     tar = tmp_path / "bin/tar"
     tar.write_text(f'#!/bin/sh\n{shutil.which("tar")} "$@" && mkdir {folder} && touch {folder}/1\n')
     tar.chmod(0o755)
-    node = HereNode(SshSettings(host="here"))
-    object.__setattr__(node, "programs", tar.parent)
+    node = HereNode(SshSettings(host="here"), programs=tar.parent)
 
     send(upload, node, str(tmp_path), str(folder))
 
@@ -359,6 +361,30 @@ def test_a_name_that_is_no_folder_of_job_dir_is_refused_before_anything_is_sent(
 
     with pytest.raises(ConfigError, match="--expname"):
         submit_by_ssh("rollouts", {"expname": name}, [], nowhere)
+
+
+def test_the_lines_of_a_command_come_while_it_runs(tmp_path: Path) -> None:
+    waits = f"for i in $(seq 200); do test -e {tmp_path}/go && echo 2 && exit 3; sleep 0.05; done"
+    program = shlex.join(["sh", "-c", f"echo 1; {waits}"])
+    lines: list[bytes] = []
+
+    def on_line(line: bytes) -> None:
+        lines.append(line)
+        (tmp_path / "go").touch()
+
+    node = HereNode(SshSettings(host="here", palestra=program))
+    finished = node.palestra([], folder="/", on_line=on_line)
+
+    assert (finished.code, lines) == (3, [b"1\n", b"2\n"])
+
+
+def test_a_command_ends_when_nobody_takes_its_lines() -> None:
+    def on_line(line: bytes) -> None:
+        raise BrokenPipeError
+
+    node = HereNode(SshSettings(host="here", palestra="sh -c 'echo 1; sleep 600'"))
+    with pytest.raises(BrokenPipeError):
+        node.palestra([], folder="/", on_line=on_line)
 
 
 def test_a_file_outside_the_folder_cannot_be_sent_along(tmp_path: Path) -> None:

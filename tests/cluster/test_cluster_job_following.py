@@ -15,8 +15,9 @@ from palestra.cli.commands.cluster import cluster, register
 from palestra.cluster import ledger
 from palestra.cluster.executors import ClusterUnreachable, JobState, Phase, unit_ids
 from palestra.cluster.executors.here import job_id
-from palestra.cluster.following import RunStatus, Standing, status_of
+from palestra.cluster.following import RunStatus, Standing, active_units, status_of
 from palestra.cluster.plan import After
+from palestra.cluster.shard import ShardCounter
 from palestra.cluster.submitter import refuse_running
 from palestra.cluster.units import folder_of, read_run
 from palestra.errors import ConfigError, InputDataError
@@ -30,9 +31,11 @@ class Site:
     def __init__(self, **states: JobState) -> None:
         self.states = states
         self.asked = 0
+        self.gpu_questions = 0
         self.cancelled: list[str] = []
 
     def gpu_hours(self, ids: Iterable[str], /) -> float | None:
+        self.gpu_questions += 1
         return None
 
     def status(self, ids: Iterable[str], /) -> Mapping[str, JobState]:
@@ -79,6 +82,24 @@ def test_one_question_tells_of_every_job(made: World) -> None:
     found = look(made, site)
     assert list(standings(found).values()) == ["running", "queued", "queued", "queued"]
     assert (site.asked, found.active, found.done) == (1, True, False)
+
+
+def test_who_asks_again_and_again_asks_one_question_each_time(made: World) -> None:
+    site = Site(job1_0=RUNNING, job1_1=QUEUED, job2=QUEUED)
+
+    status = status_of(made.files, made.run, site, counter=ShardCounter())
+    active = active_units(made.files, made.run, site)
+
+    assert (site.asked, site.gpu_questions) == (2, 0)
+    assert active == {"rollouts-chunk0", "rollouts-chunk1", "merge"}
+    assert active == {unit.unit.name for unit in status.units if unit.standing.active}
+
+
+def test_a_unit_that_never_starts_is_not_active(made: World) -> None:
+    failed = JobState(Phase.FAILED, "FAILED", "1:0")
+    site = Site(job1_0=failed, job1_1=failed, job2=QUEUED, job3=QUEUED)
+
+    assert active_units(made.files, made.run, site) == frozenset()
 
 
 def test_a_shard_is_done_when_its_file_says_so_whatever_the_queue_remembers(made: World) -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from palestra.cluster import ledger
 from palestra.cluster.layout import RunFiles, ShardFiles
-from palestra.cluster.shard import NotDone, ShardCounts, count, is_done, write_done
+from palestra.cluster.shard import (
+    NotDone,
+    ShardCounter,
+    ShardCounts,
+    count,
+    is_done,
+    write_done,
+)
 
 
 def row(task: int, rollout: int = 0, **more: Any) -> dict[str, Any]:
@@ -46,6 +53,32 @@ def test_what_scored_after_it_had_failed_has_scored(files: ShardFiles) -> None:
     write(files.output, row(0))
     write(files.failures, failure(0, 3, terminal=True))
     assert count(files) == ShardCounts(expected=3, scored=1, failed=0)
+
+
+def test_rows_that_were_counted_are_not_read_again(files: ShardFiles) -> None:
+    write(files.output, row(0))
+    counter = ShardCounter()
+    counter.count(files)
+    size = files.output.stat().st_size
+    with files.output.open("rb+") as file:
+        file.write(b"x" * (size - 1))
+        file.seek(size)
+        file.write(json.dumps(row(1)).encode() + b"\n" + b'{"torn')
+
+    assert counter.count(files) == ShardCounts(expected=3, scored=2, failed=0)
+
+
+@pytest.mark.parametrize("name", ["materialized_inputs", "output", "failures"])
+def test_a_shard_of_which_a_file_was_replaced_is_counted_anew(files: ShardFiles, name: str) -> None:
+    write(files.output, row(0), row(1))
+    write(files.failures, failure(2, 1, terminal=True))
+    counter = ShardCounter()
+    counter.count(files)
+    path: Path = getattr(files, name)
+    path.rename(path.with_suffix(".old"))
+    write(path, *([row(0), row(1), row(2)] if name == "materialized_inputs" else []))
+
+    assert counter.count(files) == count(files)
 
 
 def test_a_row_that_nobody_asked_for_is_an_error(files: ShardFiles) -> None:

@@ -8,10 +8,11 @@ import pytest
 from cluster_runs import World, world
 
 from palestra.cli.clustering import runs as commands
-from palestra.cli.clustering.watching import FollowedLogs, until_true
+from palestra.cli.clustering.watching import MOST_BYTES, FollowedLogs, until_true
 from palestra.cluster.shard import count, write_done
+from palestra.errors import ConfigError
 from palestra.schema import RunPaths
-from palestra.settings import RunStatusArgs
+from palestra.settings import LogsArgs, RunStatusArgs
 
 PROFILE = [
     {
@@ -55,6 +56,38 @@ def test_a_log_that_appears_later_is_printed_under_its_name(
     assert [line.rpartition("/")[2] for line in printed[::2]] == ["a.log", "b.log"]
 
 
+def test_at_the_end_of_a_log_all_of_it_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    lines = [f"line {number:09}" for number in range(2 * MOST_BYTES // 15 + 1)]
+    log.write_text("\n".join(lines))
+
+    FollowedLogs(lambda: [log]).print_new(to_end=True)
+
+    assert capsys.readouterr().out.splitlines()[1:] == lines
+
+
+def test_a_line_without_an_end_waits_until_nothing_more_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\n\ntwo")
+    followed = FollowedLogs(lambda: [log])
+
+    followed.print_new()
+    before = capsys.readouterr().out.splitlines()[1:]
+    followed.print_new(to_end=True)
+
+    assert before == ["one", ""]
+    assert capsys.readouterr().out.splitlines() == ["two"]
+
+
+def test_logs_that_are_followed_are_no_document(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--follow and --json"):
+        commands.logs(LogsArgs(run=str(tmp_path), follow=True, as_json=True))
+
+
 def test_what_is_looked_at_again_is_looked_at_until_it_is_true() -> None:
     answers = iter([False, False, True])
 
@@ -76,8 +109,8 @@ def test_a_watched_run_is_printed_when_it_changes_and_watched_to_its_end(
     watching.join(20)
 
     assert not watching.is_alive()
-    printed = capsys.readouterr().out
-    assert [json.loads(text)["active"] for text in [printed]] == [False]
+    printed = capsys.readouterr().out.splitlines()
+    assert [json.loads(text)["active"] for text in printed] == [False]
 
 
 def finished(tmp_path: Path) -> World:

@@ -44,9 +44,13 @@ class _DocumentStream(io.TextIOWrapper):
     """Standard output while `stdout_for_json` keeps it for a document."""
 
 
-def say_json(value: object) -> None:
-    """Print a JSON document on standard output, also inside `stdout_for_json`."""
-    document = visible(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+def say_json(value: object, *, on_one_line: bool = False) -> None:
+    """Print a JSON document on standard output, also inside `stdout_for_json`.
+
+    `on_one_line`: for a command that prints several documents.
+    """
+    option = 0 if on_one_line else orjson.OPT_INDENT_2
+    document = visible(orjson.dumps(value, option=option).decode())
     stream = sys.__stdout__ if isinstance(sys.__stdout__, _DocumentStream) else sys.stdout
     if stream is not None:
         stream.write(document + "\n")

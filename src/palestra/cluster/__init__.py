@@ -38,7 +38,14 @@ from palestra.cluster.completeness import check_shards, write_completeness
 from palestra.cluster.configs import ClusterConfig, SshSettings, find_cluster
 from palestra.cluster.executors import Executor, executor_for
 from palestra.cluster.executors.here import to_stderr
-from palestra.cluster.following import RunStatus, Standing, UnitStatus, status_of
+from palestra.cluster.following import (
+    RunStatus,
+    Standing,
+    UnitStatus,
+    active_units,
+    status_of,
+    with_gpu_hours,
+)
 from palestra.cluster.growth import JoinedRuns, join_runs
 from palestra.cluster.layout import JobFiles, RunFiles
 from palestra.cluster.lease import CHECK_S, LeaseWatch
@@ -51,6 +58,7 @@ from palestra.cluster.plan import Policy, Role, Run, read_plan
 from palestra.cluster.ports import PortLocks, address_here, answered
 from palestra.cluster.records import read_object, tail
 from palestra.cluster.resubmit import resubmit
+from palestra.cluster.shard import ShardCounter
 from palestra.cluster.stamping import remember_stamped, stamp, with_stamped
 from palestra.cluster.submit import rollouts
 from palestra.cluster.submitter import Submission
@@ -108,10 +116,12 @@ __all__ = [
     "Run",
     "RunFiles",
     "RunStatus",
+    "ShardCounter",
     "SshSettings",
     "Standing",
     "Submission",
     "UnitStatus",
+    "active_units",
     "address_here",
     "answered",
     "check_run_name",
@@ -141,6 +151,7 @@ __all__ = [
     "tail",
     "uncommitted",
     "version_there",
+    "with_gpu_hours",
     "with_stamped",
     "wrap_arguments",
     "write_completeness",

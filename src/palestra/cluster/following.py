@@ -8,7 +8,7 @@ record.
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -16,10 +16,10 @@ from enum import StrEnum
 from palestra.cluster import ledger
 from palestra.cluster.executors import Executor, JobState, Phase
 from palestra.cluster.executors.executor import killed_by
-from palestra.cluster.layout import JobFiles, RunFiles
+from palestra.cluster.layout import JobFiles, RunFiles, ShardFiles
 from palestra.cluster.plan import PlannedJob, Run
 from palestra.cluster.records import read_object, reason_of
-from palestra.cluster.shard import NotDone, count, is_done
+from palestra.cluster.shard import NotDone, ShardCounter, ShardCounts, is_done
 from palestra.cluster.stamping import with_stamped
 from palestra.cluster.units import RunUnit, units_of
 from palestra.errors import InputDataError
@@ -95,12 +95,50 @@ class RunStatus:
         return total
 
 
-def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = True) -> RunStatus:
+def status_of(
+    files: RunFiles,
+    run: Run,
+    executor: Executor,
+    *,
+    record: bool = True,
+    counter: ShardCounter | None = None,
+) -> RunStatus:
     """Return the status of all units of a run, with one query to the executor.
 
     `record`: write to the ledger which units never start, and how units ended whose supervisor could
-    not tell. Raises ClusterUnreachable: the executor does not answer, so the status is unknown.
+    not tell. `counter`: of a caller that asks again and again; rows that it has read are not read
+    again, and the GPU hours are left out, which are another query: see `with_gpu_hours`. Raises
+    ClusterUnreachable: the executor does not answer, so the status is unknown.
     """
+    statuses = _unit_statuses(files, run, executor, (counter or ShardCounter()).count)
+    status = RunStatus(run, statuses)
+    if record:
+        _record_what_no_supervisor_knew(files, status)
+    return status if counter is not None else with_gpu_hours(status, files, executor)
+
+
+def with_gpu_hours(status: RunStatus, files: RunFiles, executor: Executor) -> RunStatus:
+    """Return a status with the GPU hours of all jobs so far."""
+    submitted_ids = [event.job_id for event in ledger.submitted(files.ledger)]
+    return replace(status, gpu_hours=executor.gpu_hours(submitted_ids))
+
+
+def active_units(files: RunFiles, run: Run, executor: Executor) -> frozenset[str]:
+    """Return the names of the units that wait or run, with one query to the executor.
+
+    No rollouts are counted, so the question costs little. Raises ClusterUnreachable, as `status_of`.
+    """
+    statuses = _unit_statuses(files, run, executor, None)
+    return frozenset(status.unit.name for status in statuses if status.standing.active)
+
+
+Count = Callable[[ShardFiles], ShardCounts]
+
+
+def _unit_statuses(
+    files: RunFiles, run: Run, executor: Executor, count_rows: Count | None
+) -> tuple[UnitStatus, ...]:
+    """Return the status of each unit. `count_rows`: None when nobody asks for rollouts."""
     units = units_of(files, run)
     # Of a shard that is done, other jobs may be left that will find so.
     open_units = [
@@ -110,16 +148,11 @@ def status_of(files: RunFiles, run: Run, executor: Executor, *, record: bool = T
     ]
     ids = [attempt.job_id for unit in open_units for attempt in unit.attempts]
     states = executor.status(ids) if ids else {}
-    statuses = [_status_of_attempts(files, unit, states) for unit in units]
-    statuses += [_status(files, unit, None) for unit in _not_submitted(files, run, units)]
-    statuses = _with_expected(run, statuses)
-    submitted_ids = [event.job_id for event in ledger.submitted(files.ledger)]
-    status = RunStatus(
-        run, tuple(_with_dependants(run, statuses)), executor.gpu_hours(submitted_ids)
-    )
-    if record:
-        _record_what_no_supervisor_knew(files, status)
-    return status
+    statuses = [_status_of_attempts(files, unit, states, count_rows) for unit in units]
+    statuses += [
+        _status(files, unit, None, count_rows) for unit in _not_submitted(files, run, units)
+    ]
+    return tuple(_with_dependants(run, _with_expected(run, statuses)))
 
 
 def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[RunUnit]:
@@ -136,7 +169,7 @@ def _not_submitted(files: RunFiles, run: Run, units: Sequence[RunUnit]) -> list[
 
 
 def _status_of_attempts(
-    files: RunFiles, unit: RunUnit, states: Mapping[str, JobState]
+    files: RunFiles, unit: RunUnit, states: Mapping[str, JobState], count_rows: Count | None
 ) -> UnitStatus:
     """Return the status of a unit from its jobs: the running one, else a waiting one, else the
     last.
@@ -153,16 +186,18 @@ def _status_of_attempts(
         key=lambda attempt: order[states[attempt.job_id].state],
         default=unit.attempts[-1],
     )
-    status = _status(files, current, states.get(current.job_id))
+    status = _status(files, current, states.get(current.job_id), count_rows)
     return replace(status, open_ids=tuple(open_ids))
 
 
-def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitStatus:
+def _status(
+    files: RunFiles, unit: RunUnit, job_state: JobState | None, count_rows: Count | None
+) -> UnitStatus:
     if unit.is_shard and is_done(files.shard(unit.name)):
         return UnitStatus(
             unit,
             Standing.DONE,
-            rollouts=_rollouts(files, unit),
+            rollouts=_rollouts(files, unit, count_rows),
             mean_reward=_mean_reward(files, unit),
         )
     result = read_object(unit.files.result) or {}
@@ -184,7 +219,7 @@ def _status(files: RunFiles, unit: RunUnit, job_state: JobState | None) -> UnitS
         standing,
         reason,
         job_state.restarts if job_state else 0,
-        _rollouts(files, unit) if unit.is_shard else {},
+        _rollouts(files, unit, count_rows) if unit.is_shard else {},
         servers=state_file.get("servers") or {} if standing is Standing.RUNNING else {},
         components=state_file.get("components") or () if standing is not Standing.QUEUED else (),
     )
@@ -222,7 +257,7 @@ _STANDING = {
 }
 
 
-def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
+def _rollouts(files: RunFiles, unit: RunUnit, count_rows: Count | None) -> Mapping[str, int]:
     shard = files.shard(unit.name)
     end_record = read_object(shard.done)
     if end_record is not None and is_done(shard):
@@ -232,8 +267,10 @@ def _rollouts(files: RunFiles, unit: RunUnit) -> Mapping[str, int]:
             "left": 0,
         }
         return {**rollout_counts, "failed": end_record["failed_terminal"]}
+    if count_rows is None:
+        return {}
     try:
-        counts = count(shard)
+        counts = count_rows(shard)
     except (NotDone, OSError, ValueError, KeyError):
         return {}
     return {

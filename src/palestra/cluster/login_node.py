@@ -6,9 +6,10 @@ code does so once. Secrets go through standard input, never through a command li
 
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from typing import Final
 from palestra.cluster.configs import SshSettings
 from palestra.cluster.executors import ClusterUnreachable
 from palestra.errors import ConfigError
-from palestra.system import Finished, run
+from palestra.system import Finished, end_group, run, start
 
 CONNECT_S: Final = 20
 """The limit in seconds for one connection."""
@@ -31,7 +32,7 @@ _UNKNOWN_HOST: Final = "Host key verification failed"
 
 @dataclass(frozen=True, slots=True)
 class LoginNode:
-    """Runs commands on a login node. `timeout_s`: the limit of each but for `stream`."""
+    """Runs commands on a login node. `timeout_s`: the limit of each, except for `palestra`."""
 
     settings: SshSettings
     timeout_s: float = 60.0
@@ -59,11 +60,13 @@ class LoginNode:
         folder: str,
         environment: Mapping[str, str] | None = None,
         captured: bool = False,
+        on_line: Callable[[bytes], None] | None = None,
     ) -> Finished:
         """Run a command of Palestra in `folder` to its end. Raises as `run` does.
 
         `environment`: more variables of the command. They reach it through standard input.
-        `captured`: return its output, instead of passing it on while the command runs.
+        `captured`: return its output, instead of passing it on while the command runs. `on_line`:
+        called with each line of its output, which is not passed on either.
         """
         self.run("true")  # here `ssh` can be asked why it failed: its errors are not passed on
         program = shlex.split(self.settings.palestra)
@@ -75,11 +78,11 @@ class LoginNode:
         )
         sys.stdout.flush()
         try:
-            finished = run(
-                [*self.argv, "sh", "-s"],
-                timeout_s=None,
-                data=script.encode(),
-                inherits_output=not captured,
+            argv = [*self.argv, "sh", "-s"]
+            finished = (
+                run(argv, timeout_s=None, data=script.encode(), inherits_output=not captured)
+                if on_line is None
+                else _run_with_lines(argv, script.encode(), on_line)
             )
         except FileNotFoundError:
             raise _no_client() from None
@@ -150,6 +153,25 @@ class LoginNode:
         address = f"[{host}]:{port}" if port not in {None, 22} else host
         ours = f"ssh-keygen -R {shlex.quote(address)}"
         return next((line for line in lines if line.startswith("ssh-keygen -")), ours)
+
+
+def _run_with_lines(argv: Sequence[str], data: bytes, on_line: Callable[[bytes], None]) -> Finished:
+    """Run a command to its end, and call `on_line` with each line of its output as it comes.
+
+    `data`: its input. Its errors are passed on. Whatever `on_line` raises ends the command.
+    """
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(data)
+        stdin.seek(0)
+        process = start(argv, stdin=stdin, stdout=subprocess.PIPE)
+    with process:
+        try:
+            for line in process.stdout or ():
+                on_line(line)
+            return Finished(process.wait(), b"", b"")
+        except BaseException:
+            end_group(process.pid)
+            raise
 
 
 def _ssh_words(settings: SshSettings, options: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,21 +53,91 @@ def count(files: ShardFiles) -> ShardCounts:
 
     Raises NotDone: the materialized rows are missing, or there are rows that were not requested.
     """
-    requested = {_key(row) for row in _rows(files.materialized_inputs)}
-    if not requested and not files.materialized_inputs.exists():
-        raise NotDone(f"{files.materialized_inputs.name} is missing")
-    rewards = {_key(row): row.get(REWARD) for row in _rows(files.output)}
-    scored = rewards.keys()
-    # Of several attempts the last decides: after a terminal one more may have been allowed.
-    terminal = {_key(row): bool(row.get(TERMINAL)) for row in _rows(files.failures)}
-    failed = {key for key, given_up in terminal.items() if given_up} - scored
-    strange = (scored | failed) - requested
-    if strange:
-        raise NotDone(
-            f"{files.name} has {len(strange)} rows that the run did not request, such as "
-            f"{min(strange)} (task, rollout)"
-        )
-    return ShardCounts(len(requested), len(scored), len(failed), _mean(rewards.values()))
+    return ShardCounter().count(files)
+
+
+class ShardCounter:
+    """Counts the rows of shards. Counting a shard again reads only what was appended meanwhile."""
+
+    def __init__(self) -> None:
+        self._rows: dict[ShardFiles, _ShardRows] = {}
+
+    def count(self, files: ShardFiles) -> ShardCounts:
+        """Do the same as the function `count`."""
+        rows = self._rows.get(files)
+        if rows is None or rows.are_replaced():
+            rows = self._rows[files] = _ShardRows(files)
+        return rows.count()
+
+
+class _ShardRows:
+    """What is known of the rows of one shard so far."""
+
+    def __init__(self, files: ShardFiles) -> None:
+        self._files = files
+        self._inputs = _AppendedRows(files.materialized_inputs)
+        self._output = _AppendedRows(files.output)
+        self._failures = _AppendedRows(files.failures)
+        self._requested: set[tuple[int, int]] = set()
+        self._rewards: dict[tuple[int, int], object] = {}
+        self._terminal: dict[tuple[int, int], bool] = {}
+
+    def are_replaced(self) -> bool:
+        """Whether a file is another one now, so that all must be read again."""
+        return any(rows.is_replaced() for rows in (self._inputs, self._output, self._failures))
+
+    def count(self) -> ShardCounts:
+        files = self._files
+        self._requested.update(_key(row) for row in self._inputs.read())
+        if not self._requested and not files.materialized_inputs.exists():
+            raise NotDone(f"{files.materialized_inputs.name} is missing")
+        self._rewards.update((_key(row), row.get(REWARD)) for row in self._output.read())
+        # Of several attempts the last decides: after a terminal one more may have been allowed.
+        self._terminal.update((_key(row), bool(row.get(TERMINAL))) for row in self._failures.read())
+        scored = self._rewards.keys()
+        failed = {key for key, given_up in self._terminal.items() if given_up} - scored
+        strange = (scored | failed) - self._requested
+        if strange:
+            raise NotDone(
+                f"{files.name} has {len(strange)} rows that the run did not request, such as "
+                f"{min(strange)} (task, rollout)"
+            )
+        mean = _mean(self._rewards.values())
+        return ShardCounts(len(self._requested), len(scored), len(failed), mean)
+
+
+class _AppendedRows:
+    """The complete rows of a file. It may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._inode: int | None = None
+
+    def is_replaced(self) -> bool:
+        """Whether the file that was read is gone, another one or shorter now."""
+        try:
+            state = self._path.stat()
+        except FileNotFoundError:
+            return self._inode is not None
+        return self._inode not in {None, state.st_ino} or state.st_size < self._offset
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows that were appended since the last call."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            self._inode = os.fstat(file.fileno()).st_ino
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                row = None if line.isspace() else json.loads(line)
+                self._offset += len(line)
+                if row is not None:
+                    yield row
 
 
 def _mean(rewards: Collection[object]) -> float | None:
@@ -120,17 +191,6 @@ def set_shard_aside(run: RunFiles, name: str, suffix: str) -> list[str]:
         files.materialized_inputs,
     )
     return [path.name for path in set_aside((*own_files, *files.derived), suffix)]
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        for line in file:
-            if line.endswith(b"\n") and not line.isspace():
-                yield json.loads(line)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[int, int]:

@@ -32,11 +32,14 @@ from palestra.cluster import (
     version_there,
 )
 from palestra.config import NamedFile
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, RunFailed
 from palestra.settings import config_list
 
 UPLOADS: Final = "uploads"
 JSON_FLAG: Final = "--json"
+WATCH_FLAG: Final = "--watch"
+MOST_SHOWN: Final = 200
+"""The most bytes of an output that a message shows."""
 ASKED_HERE: Final = frozenset({"cluster", "config_dir", "package", "output_dir"})
 """The options that are given to the command on the login node with another value."""
 
@@ -114,13 +117,31 @@ def run_by_ssh(run_name: str, words: Sequence[str]) -> int | None:
         folder=remote_run.folder,
         environment=environment,
         captured=JSON_FLAG in words,
+        on_line=_print_document if {JSON_FLAG, WATCH_FLAG} <= {*words} else None,
     )
-    if JSON_FLAG in words:
-        if finished.output:
-            say_json(orjson.loads(finished.output))
-        if finished.complaint:
-            notice(finished.complaint)
+    if finished.output:
+        say_json(_document(finished.output, settings.host))
+    if finished.complaint:
+        notice(finished.complaint)
     return finished.code
+
+
+def _document(output: bytes, host: str) -> Any:
+    try:
+        return orjson.loads(output)
+    except orjson.JSONDecodeError as error:
+        raise RunFailed(
+            f"{host}: the command printed no JSON document: {output[:MOST_SHOWN]!r}",
+            hint="files of the login shell, such as ~/.bashrc, may print in interactive shells only",
+        ) from error
+
+
+def _print_document(line: bytes) -> None:
+    """Print one of several documents. A line that is none, such as of a login shell, is a notice."""
+    try:
+        say_json(orjson.loads(line), on_one_line=True)
+    except orjson.JSONDecodeError:
+        notice(line.decode("utf-8", "replace").rstrip())
 
 
 def flags_of(options: Mapping[str, Any]) -> Iterator[str]:

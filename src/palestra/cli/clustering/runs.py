@@ -13,7 +13,12 @@ from typing import Any, Final
 import orjson
 
 from palestra.api import POLICY, lines_of, read_rows
-from palestra.cli.clustering.from_laptop import login_cluster, run_by_ssh, submit_by_ssh
+from palestra.cli.clustering.from_laptop import (
+    WATCH_FLAG,
+    login_cluster,
+    run_by_ssh,
+    submit_by_ssh,
+)
 from palestra.cli.clustering.watching import (
     LOGS_EVERY_S,
     LOGS_PER_STATUS,
@@ -27,9 +32,11 @@ from palestra.cluster import (
     Run,
     RunFiles,
     RunStatus,
+    ShardCounter,
     Standing,
     Submission,
     UnitStatus,
+    active_units,
     executor_for,
     folder_of,
     ledger,
@@ -39,6 +46,7 @@ from palestra.cluster import (
     run_cmd,
     status_of,
     tail,
+    with_gpu_hours,
 )
 from palestra.config import NamedFile, did_you_mean, names_in_files
 from palestra.errors import ConfigError
@@ -135,29 +143,34 @@ def status(args: RunStatusArgs) -> int:
     """Print the state of a run; exit 0 when all is done, 1 when a part ended without success, 3
     while the run is under way.
     """
-    watching = ["--watch", f"--every={args.every:g}"] if args.watch else []
+    watching = [WATCH_FLAG, f"--every={args.every:g}"] if args.watch else []
     if (code := run_by_ssh(args.run, ["status", *_json_flag(args), *watching])) is not None:
         return code
     if args.watch:
         return _watched(args)
     files, run_status = _looked_at(args.run)
-    _print_status(files, run_status, as_json=args.as_json)
+    if args.as_json:
+        say_json(_run_fields(files, run_status))
+    else:
+        _show(files, run_status)
     return _exit_code(run_status)
 
 
 def _watched(args: RunStatusArgs) -> int:
-    """Print the state of a run whenever it changes, until nothing of it waits or runs."""
+    """Print the state of a run whenever it changes, until nothing of it waits or runs.
+
+    With `--json`, each state is a document on one line.
+    """
     states: list[JsonDict] = [{}]
     codes = [UNDERWAY]
+    counter = ShardCounter()
 
     def print_if_changed() -> bool:
-        files, run_status = _looked_at(args.run)
+        files, run_status = _looked_at(args.run, counter)
         state = _run_fields(files, run_status)
         if state != states[-1]:
             states[-1] = state
-            if not args.as_json:
-                say(time.strftime("%H:%M:%S"))
-            _print_status(files, run_status, as_json=args.as_json)
+            _print_change(files, run_status, as_json=args.as_json)
         codes[-1] = _exit_code(run_status)
         return not run_status.active
 
@@ -165,15 +178,17 @@ def _watched(args: RunStatusArgs) -> int:
     return codes[-1]
 
 
+def _print_change(files: RunFiles, run_status: RunStatus, *, as_json: bool) -> None:
+    run_status = with_gpu_hours(run_status, files, _executor(run_status.run))
+    if as_json:
+        say_json(_run_fields(files, run_status), on_one_line=True)
+    else:
+        say(time.strftime("%H:%M:%S"))
+        _show(files, run_status)
+
+
 def _json_flag(args: FollowArgs) -> list[str]:
     return ["--json"] if args.as_json else []
-
-
-def _print_status(files: RunFiles, run_status: RunStatus, *, as_json: bool) -> None:
-    if as_json:
-        say_json(_run_fields(files, run_status))
-    else:
-        _show(files, run_status)
 
 
 def _exit_code(run_status: RunStatus) -> int:
@@ -183,10 +198,10 @@ def _exit_code(run_status: RunStatus) -> int:
     return UNDERWAY if all(unit.standing is Standing.DONE for unit in ended_units) else 1
 
 
-def _looked_at(run_name: str) -> tuple[RunFiles, RunStatus]:
+def _looked_at(run_name: str, counter: ShardCounter | None = None) -> tuple[RunFiles, RunStatus]:
     files = folder_of(run_name)
     run = read_run(files)
-    return files, status_of(files, run, _executor(run))
+    return files, status_of(files, run, _executor(run), counter=counter)
 
 
 def _executor(run: Run) -> Executor:
@@ -285,6 +300,10 @@ def _progress(unit_status: UnitStatus) -> str:
 
 def logs(args: LogsArgs) -> int:
     """Print the last lines of the logs of one shard or job, or by default of all that failed."""
+    if args.follow and args.as_json:
+        raise ConfigError(
+            "--follow and --json: give one of them", hint="what --follow prints has no end"
+        )
     words = ["logs", *_json_flag(args), *(["--follow"] if args.follow else [])]
     words += [f"--lines={args.lines}", *([f"--of={args.unit}"] if args.unit else [])]
     if (code := run_by_ssh(args.run, words)) is not None:
@@ -325,13 +344,13 @@ def _followed(files: RunFiles, run: Run, unit: str | None) -> int:
     looks = itertools.count()
 
     def is_over() -> bool:
-        units = status_of(files, run, executor).units
-        return not any(u.standing.active for u in units if unit in {None, u.unit.name})
+        active = active_units(files, run, executor)
+        return unit not in active if unit is not None else not active
 
     def print_and_ask() -> bool:
         # Asked before the last lines are read.
         is_last = next(looks) % LOGS_PER_STATUS == 0 and is_over()
-        followed_logs.print_new()
+        followed_logs.print_new(to_end=is_last)
         return is_last
 
     until_true(print_and_ask, LOGS_EVERY_S)

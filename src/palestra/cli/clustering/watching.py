@@ -1,5 +1,6 @@
 """Look at a run again and again: `status --watch` and `logs --follow`."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,21 +32,29 @@ class FollowedLogs:
         self._offsets: dict[Path, int] = {}
         self._last_printed: Path | None = None
 
-    def print_new(self) -> None:
-        """Print the complete lines that were written since the last call."""
+    def print_new(self, *, to_end: bool = False) -> None:
+        """Print the complete lines that were written since the last call.
+
+        `to_end`: nothing more is written; print also a last line that has no end.
+        """
         for path in self._paths():
-            for text in self._new_lines(path):
+            for text in self._new_text(path, to_end=to_end):
                 if path != self._last_printed:
                     say(f"==> {shown(path)}")
                     self._last_printed = path
-                say(text)
+                say(text.decode("utf-8", "replace").removesuffix("\n"))
 
-    def _new_lines(self, path: Path) -> Iterator[str]:
-        start = self._offsets.get(path, 0)
+    def _new_text(self, path: Path, *, to_end: bool) -> Iterator[bytes]:
+        """Yield what a log has now. What is written meanwhile is left to the next call."""
         with path.open("rb") as file:
-            file.seek(start)
-            text = file.read(MOST_BYTES)
-        complete = text[: text.rfind(b"\n") + 1] or (text if len(text) == MOST_BYTES else b"")
-        self._offsets[path] = start + len(complete)
-        if complete:
-            yield complete.decode("utf-8", "replace").rstrip("\n")
+            size = os.fstat(file.fileno()).st_size
+            while (start := self._offsets.get(path, 0)) < size:
+                file.seek(start)
+                text = file.read(min(MOST_BYTES, size - start))
+                lines = text[: text.rfind(b"\n") + 1]
+                if not lines and (to_end or len(text) == MOST_BYTES):
+                    lines = text
+                if not lines:
+                    return
+                self._offsets[path] = start + len(lines)
+                yield lines
