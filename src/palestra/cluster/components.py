@@ -77,14 +77,14 @@ def allocations(
 
     `partitions`: the partition of each group.
     """
-    allocations_found = []
+    requested = []
     for group, partition in enumerate(partitions):
         members = [component for component in components if component.group == group]
         nodes = max(component.nodes for component in members)
         tasks = max(-(-component.tasks // component.nodes) for component in members)
         cpus = max(-(-component.tasks // component.nodes) * component.cpus for component in members)
         memory = [component.mem_mib for component in members if component.mem_mib is not None]
-        allocations_found.append(
+        requested.append(
             Allocation(
                 nodes=nodes,
                 tasks_per_node=tasks,
@@ -95,7 +95,7 @@ def allocations(
                 partition=partition,
             )
         )
-    return tuple(allocations_found)
+    return tuple(requested)
 
 
 def server_name(model: str) -> str:

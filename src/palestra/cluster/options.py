@@ -70,14 +70,14 @@ def _server_problems(options: RolloutOptions) -> list[str]:
         "--server-container": options.server_container is not None,
         "--trust-remote-code": options.trust_remote_code,
     }
-    options_given = [name for name, is_set in server_options.items() if is_set]
+    server_flags = [name for name, is_set in server_options.items() if is_set]
     if options.server_address is not None:
-        return _address_problems(options, options.server_address, options_given)
+        return _address_problems(options, options.server_address, server_flags)
     if not options.self_hosted:
-        if options_given:
+        if server_flags:
             return [
                 (
-                    f"{', '.join(options_given)} without --server-gpus N (or --server-cpu): no "
+                    f"{', '.join(server_flags)} without --server-gpus N (or --server-cpu): no "
                     "server would start"
                 )
             ]
@@ -112,16 +112,16 @@ def _further_server_problems(options: RolloutOptions) -> list[str]:
 
 
 def _address_problems(
-    options: RolloutOptions, address: str, options_given: Sequence[str]
+    options: RolloutOptions, address: str, server_flags: Sequence[str]
 ) -> list[str]:
     """Return what is wrong with the options for a server that runs already.
 
-    `options_given`: options that apply only to a server that the job starts.
+    `server_flags`: options that apply only to a server that the job starts.
     """
     problems = []
-    if options_given:
+    if server_flags:
         problems.append(
-            f"{', '.join(options_given)} cannot be combined with --server-address: that server "
+            f"{', '.join(server_flags)} cannot be combined with --server-address: that server "
             "runs already and is not started"
         )
     if not address.startswith(("http://", "https://")):

@@ -213,8 +213,8 @@ def _mail(options: JobOptions, cluster: ClusterConfig) -> dict[str, str]:
 
     The last job never begins when an earlier one failed, so its mail covers that event too.
     """
-    given_directives = {**cluster.sbatch, **options.sbatch_settings}
-    mail = {key: value for key, value in given_directives.items() if _is_mail(key)}
+    directives = {**cluster.sbatch, **options.sbatch_settings}
+    mail = {key: value for key, value in directives.items() if _is_mail(key)}
     types = [part for part in mail.get("mail-type", "").split(",") if part]
     if not types and "mail-user" in options.sbatch_settings:
         raise ConfigError(

@@ -327,7 +327,7 @@ class _RolloutSubmitter(Submitter):
             return replace(facts, identity=identity)
         instances = config.instances.values() if config is not None else ()
         agents = [i.name for i in instances if i.type == ServerType.AGENT]
-        made_stamped = stamp(
+        stamped = stamp(
             settings,
             facts.shards,
             self._files,
@@ -338,15 +338,15 @@ class _RolloutSubmitter(Submitter):
                 identity_of(self._options, settings, stamped, config, self._seeds), stamped
             ),
         )
-        for notice in made_stamped.notices:
+        for notice in stamped.notices:
             self._log_line(notice)
         return replace(
             facts,
-            shards=made_stamped.shards,
-            input_digest=made_stamped.input_digest,
-            tasks=made_stamped.tasks,
-            rollouts=made_stamped.rollouts,
-            identity=identity_of(self._options, settings, made_stamped, config, self._seeds),
+            shards=stamped.shards,
+            input_digest=stamped.input_digest,
+            tasks=stamped.tasks,
+            rollouts=stamped.rollouts,
+            identity=identity_of(self._options, settings, stamped, config, self._seeds),
         )
 
     def _check_same(self, identity: Mapping[str, str], stamped: Stamped | None = None) -> None:

@@ -55,12 +55,12 @@ def waits_for(
         if offline:
             after += [After("afterok", job_id=job_id) for job_id in ids]
             continue
-        executor_asked = (
+        run_executor = (
             executor_for(known_run_of.executor, timeout_s=known_run_of.timeout_s)
             if known_run_of
             else executor
         )
-        open_ids = _open(name, ids, executor_asked, missing_fine=missing_fine)
+        open_ids = _open(name, ids, run_executor, missing_fine=missing_fine)
         if open_ids and known_run_of and known_run_of.executor != kind:
             raise ConfigError(
                 f"--run-after {name}: it still runs, on executor {known_run_of.executor}, which "
@@ -80,12 +80,10 @@ def refuse_running(files: RunFiles, *, timeout_s: float) -> None:
     going: list[str] = []
     for number in sorted({event.submission for event in events}):
         kind = read_plan(files.submission(number).plan).executor
-        executor_asked = executor_for(kind, timeout_s=timeout_s)
+        run_executor = executor_for(kind, timeout_s=timeout_s)
         ids = [event.job_id for event in events if event.submission == number]
         going += [
-            unit
-            for unit, job_state in executor_asked.status(ids).items()
-            if not job_state.state.over
+            unit for unit, job_state in run_executor.status(ids).items() if not job_state.state.over
         ]
     if going:
         raise ConfigError(
@@ -100,11 +98,15 @@ def _jobs_of(name: str) -> tuple[tuple[str, ...], KnownRun | None]:
     if name.isdecimal():
         return (name,), None
     folder = Path(name).absolute()
-    run_known = known_run(name)
-    if run_known is None and RunFiles(folder).submissions():
+    remembered_run = known_run(name)
+    if remembered_run is None and RunFiles(folder).submissions():
         run = read_plan(RunFiles(folder).submission(RunFiles(folder).submissions()[-1]).plan)
-        run_known = KnownRun(run.name, run.output_dir, run.executor)
-    return (last_jobs(RunFiles(Path(run_known.output_dir))), run_known) if run_known else ((), None)
+        remembered_run = KnownRun(run.name, run.output_dir, run.executor)
+    return (
+        (last_jobs(RunFiles(Path(remembered_run.output_dir))), remembered_run)
+        if remembered_run
+        else ((), None)
+    )
 
 
 def last_jobs(files: RunFiles) -> tuple[str, ...]:

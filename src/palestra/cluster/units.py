@@ -38,13 +38,13 @@ def folder_of(run_name: str) -> RunFiles:
     """
     folder = Path(run_name).absolute()
     if not folder.is_dir():
-        run_known = known_run(run_name)
-        if run_known is None:
+        remembered_run = known_run(run_name)
+        if remembered_run is None:
             raise InputDataError(
                 f"there is no run {run_name!r}",
                 hint="name the run by its --output-dir or --expname",
             )
-        folder = Path(run_known.output_dir)
+        folder = Path(remembered_run.output_dir)
     return RunFiles(folder)
 
 
@@ -95,8 +95,8 @@ def units_of(files: RunFiles, run: Run) -> list[RunUnit]:
     for event in _started(files):
         # Submitted by hand, or by a command that was killed before it could say so.
         unit = _unit_that_started(files, event)
-        unit_known = units.get(unit.name)
-        if unit_known is None or unit_known.submission <= unit.submission:
+        current_unit = units.get(unit.name)
+        if current_unit is None or current_unit.submission <= unit.submission:
             _add(units, unit)
     ordered = [shard.name for shard in run.shards]
     followers = [name for name in units if name not in ordered]
@@ -107,11 +107,11 @@ def _add(units: dict[str, RunUnit], unit: RunUnit) -> None:
     """Add a unit. It replaces one of an earlier submission; a further job of the same submission is
     added to the unit's attempts.
     """
-    unit_known = units.get(unit.name)
-    if unit_known is None or unit_known.submission != unit.submission:
+    current_unit = units.get(unit.name)
+    if current_unit is None or current_unit.submission != unit.submission:
         units[unit.name] = unit
-    elif unit.job not in {attempt.job for attempt in unit_known.attempts}:
-        units[unit.name] = replace(unit, earlier=unit_known.attempts)
+    elif unit.job not in {attempt.job for attempt in current_unit.attempts}:
+        units[unit.name] = replace(unit, earlier=current_unit.attempts)
 
 
 def _units(files: RunFiles, run: Run, submitted: ledger.Submitted) -> list[RunUnit]:

@@ -141,12 +141,12 @@ def _collect(config: ResolvedConfig, settings: CollectSettings) -> int:
 def _settings(
     run: Run, shard: str, config: ResolvedConfig, drain_file: Path | None
 ) -> CollectSettings:
-    settings_asked = args_from(CollectArgs, config.tree).settings(config)
+    settings = args_from(CollectArgs, config.tree).settings(config)
     if run.rollouts is None or run.tasks is None:
         raise InputDataError("the plan does not say how many rollouts the run has")
     commit = run.code_version.partition(" ")[2]
     return replace(
-        settings_asked,
+        settings,
         given=GivenRows(run.input_digest, run.rollouts, run.tasks, commit),
         shard=share_of_shard(run, shard),
         resume_from_cache=True,
@@ -162,7 +162,7 @@ def _settings(
 def share_of_shard(run: Run, name: str) -> Share:
     """Return the place of a shard among all shards.
 
-    A shard that was recorded_share before the run got more seeds keeps the place that it had.
+    A shard that began before the run got more seeds keeps the place that it had.
     """
     manifest = read_object(RunFiles(Path(run.output_dir)).shard(name).manifest) or {}
     recorded_share = manifest.get("shard")
