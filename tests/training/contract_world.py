@@ -16,6 +16,7 @@ from palestra.training import (
     RolloutSource,
 )
 from palestra.training.service import RolloutService
+from palestra.transport import ASGIApp
 
 Opened = AbstractAsyncContextManager[tuple[RolloutSource, ToldAgent]]
 Opener = Callable[..., Opened]
@@ -33,14 +34,16 @@ def client_of(agent: ToldAgent, **settings: Any) -> RolloutClient:
 
 
 @contextlib.asynccontextmanager
-async def service_over(source: RolloutSource, **options: Any) -> AsyncIterator[str]:
-    """The address of a rollout service over a client, which it enters."""
+async def service_over(
+    source: RolloutSource, *, behind: Callable[[ASGIApp], ASGIApp] = lambda app: app, **options: Any
+) -> AsyncIterator[str]:
+    """The address of a rollout service over a client, which it enters. `behind`: a proxy."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(source)
         service = RolloutService(source, **options)
         sock = listen("127.0.0.1", 0)
         port = sock.getsockname()[1]
-        await stack.enter_async_context(serving(service.app(), sock))
+        await stack.enter_async_context(serving(behind(service.app()), sock))
         await stack.enter_async_context(service)
         yield f"http://127.0.0.1:{port}"
 

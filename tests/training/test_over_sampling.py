@@ -147,6 +147,42 @@ async def test_a_group_with_too_few_left_raises_what_is_missing() -> None:
     assert caught.value.requested == 4 == caught.value.received + len(caught.value.missing)
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_a_group_with_too_few_left_raises_whichever_group_ends_last(failing: int) -> None:
+    def play(item: RolloutRequest) -> Rollout:
+        failed = item.task_id == failing and item.rollout_index < 2
+        return 1.0 + int(item.task_id), FailureClass.VERIFIER_ERROR if failed else 1.0
+
+    with pytest.raises(IncompleteRollouts) as caught:
+        await sampled_of_four(play)
+
+    assert caught.value.failures["verifier_error"] >= 1
+
+
+async def sampled_of_four(play: Any) -> list[Group]:
+    rule = OverSampling(needed=3)
+    async with over_sample(SimulatedSource(play), requests(2, 4), rule) as batch:
+        return await batch.gather()
+
+
+async def test_closing_a_batch_ends_the_iteration_of_another_task() -> None:
+    async def script(key: Key, attempt: int) -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    async with (
+        trainer(script) as (client, agent, _),
+        over_sample(client, requests(1, 4), OverSampling(needed=3)) as batch,
+    ):
+        taking = asyncio.create_task(batch.gather())
+        await agent.until_begun(4)
+        await batch.aclose()
+        _, running = await asyncio.wait({taking}, timeout=10)
+
+    assert not running
+    assert isinstance(taking.exception(), IncompleteRollouts)
+
+
 async def test_a_dead_server_raises_also_where_groups_may_be_dropped() -> None:
     async def script(key: Key, attempt: int) -> float:
         await asyncio.Event().wait()

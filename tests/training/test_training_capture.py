@@ -383,6 +383,7 @@ async def test_only_what_is_safe_to_begin_again_is_begun_again(
     assert len(begun) == attempts
     assert isinstance(found, Failed)
     assert ("`repeatable = True`" in found.evidence.hint) == (attempts == 1)
+    assert found.retriable == (attempts > 1)
 
 
 class Waiting(Looking):

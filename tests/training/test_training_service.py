@@ -13,9 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 from contract_world import client_of, service_over
+from starlette.responses import Response
 from training_world import ToldAgent, request, requests
 
-from palestra.errors import ConfigError, InputDataError, PalestraError, RunFailed
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    InfraError,
+    InputDataError,
+    PalestraError,
+    RunFailed,
+)
 from palestra.training import (
     IncompleteRollouts,
     Key,
@@ -27,7 +35,7 @@ from palestra.training.service import RolloutService, openapi_document, service_
 from palestra.training.service.calls import BatchGone, ServiceCalls
 from palestra.training.service.operations import RolloutOperations
 from palestra.training.service.wire import BatchRequest, CancelRequest
-from palestra.transport import HttpClient, HttpRequest
+from palestra.transport import ASGIApp, HttpClient, HttpRequest
 
 pytestmark = pytest.mark.anyio
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -163,6 +171,62 @@ async def test_a_batch_whose_client_is_silent_is_cancelled() -> None:
 
         with pytest.raises(BatchGone, match="silent for 0"):
             await service.batch_state("b")
+
+
+class Proxy:
+    """Answers as it is set to, where it does not pass a request on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.answer: tuple[int, bytes] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.answer is None:
+            await self._app(scope, receive, send)
+        else:
+            status, body = self.answer
+            await Response(body, status, media_type="text/html")(scope, receive, send)
+
+
+@contextlib.asynccontextmanager
+async def proxied() -> AsyncIterator[tuple[RemoteRolloutClient, Proxy]]:
+    proxies: list[Proxy] = []
+
+    def behind(app: ASGIApp) -> ASGIApp:
+        proxies.append(Proxy(app))
+        return proxies[0]
+
+    agent = ToldAgent(lambda *_: 1.0)
+    async with (
+        service_over(client_of(agent), behind=behind) as url,
+        RemoteRolloutClient(url, patience_s=0.1) as client,
+    ):
+        yield client, proxies[0]
+
+
+async def test_an_order_that_failed_is_reported_once() -> None:
+    async with proxied() as (client, proxy):
+        proxy.answer = (503, b"")
+        client.pause()
+        with pytest.raises(CallError):
+            await client.set_weight_version(1)
+        proxy.answer = None
+        await client.set_weight_version(1)
+        outcomes = await client.submit(requests(2)).gather()
+
+    assert len(outcomes) == 2
+
+
+async def test_an_answer_of_something_else_is_a_fault_of_the_address() -> None:
+    async with proxied() as (client, proxy):
+        proxy.answer = (200, b"<html>it works")
+        health = await client.health()
+        with pytest.raises(InfraError) as raised:
+            await client.set_weight_version(1)
+        proxy.answer = None
+
+    assert not health.ok
+    assert "address" in raised.value.hint
 
 
 @pytest.mark.slow

@@ -49,6 +49,8 @@ class Batch:
             self.members[job.request.group].append(job.request.key)
         self._ended: dict[Key, str] = {}
         """Key -> `completed`, or the class of its failure."""
+        self._counts: Counter[str] = Counter()
+        """The number of rollouts by how they ended."""
         self._masked: set[Key] = set()
         self._without_ids = ""
         """Why token ids are not all there, of the first rollout of which that is so."""
@@ -92,14 +94,16 @@ class Batch:
 
     def _record(self, outcome: Outcome) -> None:
         key = outcome.key
+        if key in self._ended:
+            self._counts[self._ended[key]] -= 1
+        self._ended[key] = COMPLETED if isinstance(outcome, Completed) else outcome.failure.value
+        self._counts[self._ended[key]] += 1
         if isinstance(outcome, Completed):
-            self._ended[key] = COMPLETED
             self._truncated += outcome.truncated
             self._note_ids(outcome)
             if outcome.masked:
                 self._masked.add(key)
             return
-        self._ended[key] = outcome.failure.value
         if outcome.failure not in INTENDED:
             self._first_failure = self._first_failure or outcome
             self._lost[outcome.group_id] += 1
@@ -129,11 +133,14 @@ class Batch:
     @property
     def completed(self) -> int:
         """The number of rollouts with a reward."""
-        return sum(kind == COMPLETED for kind in self._ended.values())
+        return self._counts[COMPLETED]
 
-    def unfinished(self) -> list[TrainingJob]:
-        """Return the jobs that have not ended, in the order of their requests."""
-        return [job for job in self.jobs.values() if job.request.key not in self._ended]
+    def unfinished(self, keys: Iterable[Key] | None = None) -> list[TrainingJob]:
+        """Return the jobs that have not ended, in the order of their requests. `keys`: only these."""
+        if keys is None:
+            return [job for job in self.jobs.values() if job.request.key not in self._ended]
+        jobs = [self.jobs[key] for key in keys if key not in self._ended]
+        return sorted(jobs, key=lambda job: job.number)
 
     # Policies
 
@@ -337,12 +344,13 @@ class Batch:
 
     def summary(self) -> Summary:
         """Return the counts of the batch."""
-        kinds = Counter(self._ended.values())
-        completed = kinds.pop(COMPLETED, 0)
+        failed_counts = {
+            kind: count for kind, count in self._counts.items() if count and kind != COMPLETED
+        }
         return Summary(
             requested=len(self.jobs),
-            completed=completed,
-            failed=dict(kinds),
+            completed=self.completed,
+            failed=failed_counts,
             pending=self.pending,
             masked=len(self._masked),
             truncated=self._truncated,

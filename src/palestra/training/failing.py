@@ -68,11 +68,11 @@ def failed(
 
 
 def not_repeatable(outcome: Failed) -> Failed:
-    """Return the outcome with a hint that says why the rollout was not tried again."""
+    """Return the outcome as one that is not tried again, with a hint that says why."""
     evidence = replace(
         outcome.evidence, hint="; ".join(filter(None, (outcome.evidence.hint, NOT_REPEATED)))
     )
-    return replace(outcome, evidence=evidence)
+    return replace(outcome, retriable=False, evidence=evidence)
 
 
 def _evidence(error: CallError) -> Evidence:

@@ -37,7 +37,7 @@ class FleetAttempts:
             return Attempted(too_late(job))
         lost = False
         try:
-            outcome = _counted(await fleet.run(_in_time(job)), job, fleet)
+            outcome = _counted(await fleet.run(_in_time(job), job.run), job, fleet)
         except Interrupted:
             job.spared += 1
             return Attempted(pause_s=0.0)

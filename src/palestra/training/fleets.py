@@ -48,8 +48,13 @@ class Interrupted(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Bundle:
-    """Rollouts that are submitted to a fleet together."""
+    """Rollouts of one submission to the pool that are submitted to a fleet together.
 
+    Those of another submission would end with it when a broken rule for tokens ends it.
+    """
+
+    run: str
+    """The id of the submission to the pool."""
     pending: "dict[Key, _Awaited]" = field(default_factory=dict)
     submission: Submission | None = None
     task: "asyncio.Task[None] | None" = None
@@ -79,6 +84,7 @@ class _Awaited:
     """A rollout that somebody waits for."""
 
     request: RolloutRequest
+    run: str
     future: "asyncio.Future[Outcome]"
     bundle: _Bundle | None = None
 
@@ -100,8 +106,14 @@ class PooledFleet:
         self.running = 0
         """The number of rollouts that it has."""
         self._weights: int | None = None
+        """The weight version that it should have."""
+        self._weights_sent: int | None = None
+        """The weight version that it was sent last; None when it must be sent again."""
         self._holds = False
         """Whether its rollouts begin no call of the model until their weights are set."""
+        self._hold_sent = False
+        self._asking = asyncio.Lock()
+        """Held while it is asked how it is: what is sent to it is sent in order."""
         self._queue: list[_Bundle] = []
         """The rollouts that are submitted at the next turn of the event loop."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,9 +124,7 @@ class PooledFleet:
         """Make its client anew, and enter it. Raises the client's errors."""
         source = self._make()
         self._source = await self._stack.enter_async_context(source)
-        self._weights = None
-        if self._holds:
-            await self._source.hold_calls()
+        self._forget_sent()
         await self.look(weights)
 
     async def close(self) -> None:
@@ -129,43 +139,57 @@ class PooledFleet:
             logger.warning("fleet %s was not closed in order: %s", self.name, error)
 
     async def look(self, weights: int | None) -> None:
-        """Find out whether it can be used: it is well, and has the current weight version."""
-        source = self._source
-        if source is None:
-            return
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                health = await source.health()
-                news = weights is not None and weights != self._weights and not self._holds
-                if health.ok and weights is not None and news:
-                    await source.set_weight_version(weights)
-                    self._weights = weights
-        except BadInput:
-            raise
-        except OUTAGES as error:
-            self.reason = str(error) or f"it did not answer within {ANSWER_S:g} s"
-            return
+        """Find out whether it can be used: it is well, has the weight version `weights`, and holds
+        its calls if it should.
+        """
+        self._weights = weights
+        async with self._asking:
+            source = self._source
+            if source is None:
+                return
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    health = await source.health()
+                    if health.ok:
+                        await self._send_orders(source, health)
+            except BadInput:
+                raise
+            except OUTAGES as error:
+                self.reason = str(error) or f"it did not answer within {ANSWER_S:g} s"
+                return
         self.health = health
         if health.ok:
             self.repeatable = health.repeatable
-        self.reason = health.reason if not health.ok else ""
+        if self._source is source:
+            self.reason = health.reason if not health.ok else ""
+
+    async def _send_orders(self, source: RolloutSource, health: Health) -> None:
+        """Send the weight version, or the order to hold calls, where it does not have them."""
+        if self._weights_sent is not None and health.weight_version != self._weights_sent:
+            self._forget_sent()  # a service that was started anew
+        if self._holds:
+            if not self._hold_sent:
+                await source.hold_calls()
+                self._hold_sent = True
+        elif (weights := self._weights) is not None and weights != self._weights_sent:
+            await source.set_weight_version(weights)
+            self._weights_sent = weights
+
+    def _forget_sent(self) -> None:
+        self._weights_sent, self._hold_sent = None, False
 
     async def hold(self) -> None:
-        """Let its rollouts begin no call of the model until their weights are set."""
+        """Let its rollouts begin no call of the model until their weights are set. It gets no
+        rollout until it was told.
+        """
         self._holds = True
-        source = self._source
-        if source is None:
-            return
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                await source.hold_calls()
-        except OUTAGES as error:
-            self.reason = str(error) or f"it did not answer within {ANSWER_S:g} s"
+        await self.look(self._weights)
 
     async def set_weights(self, weights: int) -> None:
         """Set the weight version of its model, and let held calls go on."""
         if self._holds:
-            self._holds, self._weights = False, None
+            self._holds = False
+            self._forget_sent()
         await self.look(weights)
 
     @property
@@ -195,13 +219,14 @@ class PooledFleet:
 
     # Its rollouts
 
-    async def run(self, request: RolloutRequest) -> Outcome:
-        """Run one rollout. Requests of the same moment are submitted together.
+    async def run(self, request: RolloutRequest, run: str) -> Outcome:
+        """Run one rollout of the submission `run` to the pool. Requests of the same moment are
+        submitted together.
 
         Raises FleetLost, or Interrupted. Raises the error of a broken rule for tokens, and
         InputDataError: the fleet refuses the row.
         """
-        awaited = _Awaited(request, asyncio.get_running_loop().create_future())
+        awaited = _Awaited(request, run, asyncio.get_running_loop().create_future())
         self._enqueue(awaited)
         self.running += 1
         try:
@@ -216,11 +241,13 @@ class PooledFleet:
     def _enqueue(self, awaited: _Awaited) -> None:
         if not self._queue:
             asyncio.get_running_loop().call_soon(self._submit_queue)
-        key = awaited.request.key
-        # One key may be in several submissions to the pool, and only once in one to a fleet.
-        bundle = next((item for item in self._queue if key not in item.pending), None)
+        key, run = awaited.request.key, awaited.run
+        # A rollout that was lost may come again before its last bundle was submitted.
+        bundle = next(
+            (item for item in self._queue if item.run == run and key not in item.pending), None
+        )
         if bundle is None:
-            bundle = _Bundle()
+            bundle = _Bundle(run)
             self._queue.append(bundle)
         bundle.add(awaited)
 
@@ -256,7 +283,7 @@ class PooledFleet:
     def _start_singly(self, bundle: _Bundle) -> None:
         """Submit each rollout by itself, because the fleet refuses at least one of them."""
         for awaited in bundle.pending.values():
-            single = _Bundle()
+            single = _Bundle(bundle.run)
             single.add(awaited)
             self._start(single)
 

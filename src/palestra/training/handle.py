@@ -148,12 +148,7 @@ class Handle:
         requested.
         """
         batch = self._lane.batch
-        wanted_keys = keys_among(keys, batch.jobs)
-        chosen = [
-            job
-            for job in batch.unfinished()
-            if wanted_keys is None or job.request.key in wanted_keys
-        ]
+        chosen = batch.unfinished(keys_among(keys, batch.jobs))
         batch.cancelled(len(chosen))
         self._pool.cancel(self._lane, chosen, "the trainer cancelled it")
         self._pool.pump()

@@ -195,16 +195,13 @@ class GroupBatch:
         """Take the outcomes of a submission, and decide its groups."""
         try:
             async with submission:
-                while (outcome := await submission.next()) is not None:
+                while (outcome := await _next_of(submission, part.drawing)) is not None:
                     self._take(part, submission, outcome)
-        except IncompleteRollouts as error:
-            # After the last group was decided, it only repeats that nothing was completed.
-            if not part.drawing.is_decided:
-                self._results.put_nowait(error)
         except Exception as error:  # raised to whoever iterates
             self._results.put_nowait(error)
-        self._running -= 1
-        self._results.put_nowait(None)
+        finally:
+            self._running -= 1
+            self._results.put_nowait(None)
 
     def _take(self, part: "_Part", submission: Submission, outcome: Outcome) -> None:
         self._meter.add(outcome)
@@ -279,6 +276,17 @@ class GroupBatch:
             raise self._fresh.too_few(returned)
         if not returned:
             raise self._incomplete(Cause(sentence="no group has enough members left"))
+
+
+async def _next_of(submission: Submission, drawing: Drawing) -> Outcome | None:
+    """Return the next outcome of a submission; None after the last."""
+    try:
+        return await submission.next()
+    except IncompleteRollouts:
+        # After the last group was decided, it only repeats that nothing was completed.
+        if drawing.is_decided:
+            return None
+        raise
 
 
 @dataclass(slots=True, eq=False)

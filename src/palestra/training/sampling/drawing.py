@@ -90,6 +90,8 @@ class Drawing:
         self._group_of = {key: name for name, members in keys.items() for key in members}
         self._slow_left = int(rule.max_slow_fraction * rule.needed * len(keys) + _ROUNDING)
         self._undecided = dict(self.groups)
+        self._slow_begun = False
+        """Whether the members that are awaited are so few that groups no longer wait for them."""
         self._awaited = rule.needed * len(keys)
         self.counts: Counter[str] = Counter()
 
@@ -110,14 +112,21 @@ class Drawing:
         decided = [group] if group.is_short or not group.awaited else []
         for item in decided:
             self._decide(item)
-        return decided + self._decide_slow()
+        return decided + self._decide_slow(group)
 
-    def _decide_slow(self) -> list[DrawnGroup]:
-        """Decide the groups whose last members are slow, and return them."""
+    def _decide_slow(self, changed: DrawnGroup) -> list[DrawnGroup]:
+        """Decide the groups whose last members are slow, and return them. `changed`: the group of
+        the last outcome.
+        """
         if not 0 < self._awaited <= self._slow_left:
             return []
+        # Once begun it stays so: what is awaited only falls, and with `_slow_left` by as much.
+        groups = [changed] if self._slow_begun else list(self._undecided.values())
+        self._slow_begun = True
         enough = [
-            group for group in self._undecided.values() if len(group.finished) == len(group.members)
+            group
+            for group in groups
+            if not group.is_decided and len(group.finished) == len(group.members)
         ]
         for group in enough:
             slow = len(group.awaited)

@@ -87,17 +87,24 @@ class ServiceCalls:
             raise self._error(reply.status, reply.body)
         if answer is bytes:
             return reply.body  # type: ignore[return-value]  # which is an Answer here
-        return msgspec.json.decode(reply.body, type=answer)
+        try:
+            return msgspec.json.decode(reply.body, type=answer)
+        except msgspec.MsgspecError as error:
+            raise self.unreadable(reply.status, reply.body) from error
+
+    def unreadable(self, status: int, body: bytes) -> InfraError:
+        """Return the error for an answer that is none of a rollout service: a proxy's page, say."""
+        return InfraError(
+            f"{self.url} answered with HTTP {status}: {body[:200]!r}",
+            hint="give the address that `palestra serve-rollouts` printed, without a path",
+        )
 
     def _error(self, status: int, body: bytes) -> PalestraError:
         error = error_from_json(body)
         if error is None and status in _GATEWAYS:
             return ConnectionFailed(f"{self.url}: HTTP {status}", was_sent=True)
         if error is None:
-            return InfraError(
-                f"{self.url} answered with HTTP {status}: {body[:200]!r}",
-                hint="give the address that `palestra serve-rollouts` printed, without a path",
-            )
+            return self.unreadable(status, body)
         if status in _GONE:
             return BatchGone(error.message, hint=error.hint)
         return error

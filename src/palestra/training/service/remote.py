@@ -61,6 +61,8 @@ RENEWALS: Final = 3
 _PAGE: Final = msgspec.msgpack.Decoder(type=list[PackedLine])
 _LAST_LINE: Final = msgspec.json.Decoder(type=PageEnd | StreamEnd)
 
+_OK: Final = 200
+
 Order = Callable[[], Awaitable[Any]]
 
 
@@ -96,7 +98,7 @@ class RemoteRolloutClient:
         self.weight_version: int | None = None
         """The weight version that the service had at the start, or that this client set last."""
         self._open: dict[str, RemoteSubmission] = {}
-        self._orders = _Orders()
+        self._orders = _Orders(is_chain=False)
         self._stack = AsyncExitStack()
         self._unusable = "has not been entered"
         """Why nothing can be submitted; empty when it can."""
@@ -159,8 +161,8 @@ class RemoteRolloutClient:
 
     async def health(self) -> Health:
         """Return the service's health; when it does not answer, a health that says so."""
-        await self._orders.flush()
         try:
+            await self._orders.flush()
             return await self._calls.once.health()
         except CallError as error:
             reason = f"the rollout service at {self._calls.url} does not answer: {error.message}"
@@ -226,7 +228,7 @@ class RemoteSubmission:
         self._missing = dict.fromkeys(self._groups)
         self._summary = Summary(len(requests), 0, {}, len(requests))
         self._on_close = on_close
-        self._orders = _Orders()
+        self._orders = _Orders(is_chain=True)
         self._orders.add(after)
         self._orders.add(lambda: self._submit(body))
         self._way = ""
@@ -347,7 +349,10 @@ class RemoteSubmission:
         except PalestraError as error:
             self._error = error
         else:
-            self._take(page)
+            try:
+                self._take(page)
+            except msgspec.MsgspecError:
+                self._error = self._lost(self._calls.unreadable(_OK, page))
         if self._end is not None or self._error is not None:
             await self.aclose()
 
@@ -407,10 +412,17 @@ class RemoteSubmission:
 
 @final
 class _Orders:
-    """Sends orders of callers that do not wait, one after another."""
+    """Sends orders of callers that do not wait, one after another.
 
-    def __init__(self) -> None:
+    `is_chain`: each makes sense only after those before it, so after one that failed none is sent,
+    and its error stays. Else the error is raised once.
+    """
+
+    def __init__(self, *, is_chain: bool) -> None:
+        self._is_chain = is_chain
         self._last: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        """Of the first order that failed and was not reported."""
 
     def add(self, order: Order) -> None:
         """Send an order after those before it."""
@@ -420,11 +432,22 @@ class _Orders:
         """Wait until all orders were sent. Raises the error of one that failed."""
         if self._last is not None:
             await asyncio.shield(self._last)
+        error = self._error
+        if error is None:
+            return
+        if not self._is_chain:
+            self._error = None
+        raise error
 
     async def _after(self, last: "asyncio.Task[None] | None", order: Order) -> None:
         if last is not None:
             await last
-        await order()
+        if self._is_chain and self._error is not None:
+            return
+        try:
+            await order()
+        except Exception as error:  # raised to the next caller that waits
+            self._error = self._error or error
 
 
 def _encoded(requests: list[RolloutRequest], problems: list[str]) -> list[RolloutRequest]:
