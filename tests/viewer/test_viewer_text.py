@@ -46,6 +46,21 @@ def test_words_of_transcripts_are_read_too(run: str, capsys: pytest.CaptureFixtu
     assert [row["task"] for row in json.loads(capsys.readouterr().out)] == [1]
 
 
+def test_a_query_about_tasks_lists_tasks(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    view(args(run, as_json=True, filter="pass_rate<1"))
+    tasks = json.loads(capsys.readouterr().out)
+    view(args(run, as_text=True, filter="pass_rate<1"))
+
+    assert [(task["task"], task["mean"]) for task in tasks] == [(1, 0.0)]
+    assert "1 of 3 tasks" in capsys.readouterr().out
+
+
+def test_a_filter_is_about_one_run(run: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "b", [answered(0, 1.0)], requested=1)
+    with pytest.raises(ConfigError, match="--filter is about one run"):
+        view(args(str(tmp_path), as_json=True, filter="reward<1"))
+
+
 def test_text_lists_rollouts_with_their_errors(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

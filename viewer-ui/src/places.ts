@@ -39,7 +39,7 @@ export const rolloutPlace = (run: string, task: Cell, rollout: Cell, options: Ro
 
 /** How a rollout is named in a diff. */
 export const reference = (run: string, task: Cell, rollout: Cell, row?: number | null): string =>
-  task === null || rollout === null ? `${run}/-/-/${row}` : `${run}/${task}/${rollout}`;
+  task === null || rollout === null ? `${run}/-/-/${row}` : `${run}/${part(task)}/${part(rollout)}`;
 
 export const keyText = (task: Cell, rollout: Cell, row?: number | null): string =>
   task === null || rollout === null ? `row ${row ?? "?"}` : `${task}:${rollout}`;

@@ -81,7 +81,6 @@ export interface NamedText {
 export interface UnreadableLine {
   file: string;
   line: number;
-  offset: number;
   reason: string;
 }
 
@@ -550,6 +549,7 @@ export interface Diff {
   items: DiffItem[];
   start: number;
   total: number;
+  limit: number;
   first_token: TokenDifference | null;
 }
 
@@ -592,6 +592,7 @@ export interface FailureNode {
   query: string;
   rows: FailureRow[];
   nodes: FailureNode[];
+  others: number;
 }
 
 export interface FailureRow {
@@ -710,6 +711,7 @@ export interface UnitLine {
   seed: string;
   chunk: string;
   standing: string;
+  tone: "good" | "bad" | "open";
   reason: string;
   job: string;
   job_id: string;
@@ -737,7 +739,6 @@ export interface FileLine {
   path: string;
   bytes: number | null;
   modified_at: number | null;
-  lines: number | null;
 }
 
 export interface ReplyOf {
@@ -930,7 +931,7 @@ export const ENDPOINTS = {
   },
   comparedTasks: {
     path: "/api/c/{a}/{b}/tasks",
-    parameters: ["q", "sort", "offset", "limit"],
+    parameters: ["q", "sort", "offset", "limit", "unmatched", "different_rows"],
     streams: false,
   },
   select: {

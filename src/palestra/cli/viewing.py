@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.analysis import parse_query
+from palestra.analysis import amount, parse_query
 from palestra.api import RolloutRecord, rollout_record, secret_mask
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.listing import mean_text, started_text, state_text
@@ -14,10 +14,11 @@ from palestra.cli.paging import paged
 from palestra.cli.showing import rollout_key, show_rollout
 from palestra.cli.tables import print_table
 from palestra.errors import ConfigError
-from palestra.schema import JsonDict
 from palestra.settings import ViewArgs
 from palestra.system import shown
 from palestra.viewer import (
+    ROLLOUT_FIELDS,
+    TASK_FIELDS,
     Catalog,
     Door,
     OpenRun,
@@ -25,6 +26,7 @@ from palestra.viewer import (
     RunPlace,
     TokenTexts,
     Viewer,
+    asks_for_tasks,
     export,
     find_places,
     forget,
@@ -109,7 +111,12 @@ def _print(args: ViewArgs, run_places: Places, rollout: str | None) -> None:
     if rollout is not None:
         _print_rollout(args, _only(run_places), rollout)
     elif len(run_places.runs) == 1:
-        _print_rollouts(args, run_places.runs[0])
+        _print_matching(args, run_places.runs[0])
+    elif args.filter:
+        raise ConfigError(
+            f"--filter is about one run, and there are {len(run_places.runs)}",
+            hint="name the run's output",
+        )
     else:
         _print_runs(args, run_places)
 
@@ -155,42 +162,63 @@ def _print_runs(args: ViewArgs, run_places: Places) -> None:
     )
 
 
-def _print_rollouts(args: ViewArgs, run_place: RunPlace) -> None:
+def _print_matching(args: ViewArgs, run_place: RunPlace) -> None:
+    """Print the rollouts that match, or the tasks when the query is about a field that only tasks
+    have.
+    """
     with _opened(args, run_place) as run:
         snapshot = whole_snapshot(run)
-        rows = matching_rows(snapshot, args.filter)
-        values = list(matching_values(snapshot, rows))
-        absent = [] if values else snapshot.rollouts.absent_values(args.filter)
+        is_of_tasks = asks_for_tasks(snapshot, args.filter)
+        table = snapshot.tasks if is_of_tasks else snapshot.rollouts
+        rows = table.select(args.filter) if is_of_tasks else matching_rows(snapshot, args.filter)
+        values = list(matching_values(table, rows, TASK_FIELDS if is_of_tasks else ROLLOUT_FIELDS))
+        absent = [] if values else table.absent_values(args.filter)
         problems = [*run.notices, *filter(None, [run.problem])]
         problems += [f"{p.path} line {p.line}: {p.reason}" for p in snapshot.problems]
+        total = len(table)
     for text in [*problems, *absent]:
         notice(text)
     if args.as_json:
-        say_json([_json_row(row) for row in values])
-        return
-    print_table(
-        ("rollout", "outcome", "reward", "agent", "tokens", "answer or error"),
-        [_text_row(row) for row in values],
-        right="reward,tokens",
-    )
-    say(f"{len(values):,} of {len(snapshot.rollouts):,} rollouts")
+        say_json([dict(row) for row in values])
+    elif is_of_tasks:
+        names = ("n", "solved", "pass_rate", "mean", "std", "learnability")
+        print_table(
+            ("task", *names, "prompt"),
+            [_task_row(row, names) for row in values],
+            right=",".join(names),
+        )
+        say(f"{len(values):,} of {amount(total, 'task')}")
+    else:
+        print_table(
+            ("rollout", "outcome", "reward", "agent", "tokens", "answer or error"),
+            [_text_row(row) for row in values],
+            right="reward,tokens",
+        )
+        say(f"{len(values):,} of {amount(total, 'rollout')}")
 
 
-def _json_row(row: Mapping[str, Any]) -> JsonDict:
-    return dict(row)
+def _task_row(row: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    values = (row.get(name) for name in names)
+    cells = ("-" if v is None else v if isinstance(v, str) else f"{v:.3g}" for v in values)
+    return str(row.get("task")), *cells, _short(str(row.get("prompt") or ""))
 
 
 def _text_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     reward, tokens = row.get("reward"), row.get("tokens.out")
-    text = " ".join(str(row.get("error_message") or row.get("last_answer") or "").split())
+    text = str(row.get("error_message") or row.get("last_answer") or "")
     return (
         f"{row.get('task')}:{row.get('rollout')}",
         str(row.get("outcome") or ""),
         "-" if reward is None else f"{reward:g}",
         str(row.get("agent") or ""),
         "-" if tokens is None else f"{tokens:g}",
-        text if len(text) <= _ANSWER_CHARACTERS else f"{text[: _ANSWER_CHARACTERS - 1]}…",
+        _short(text),
     )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _ANSWER_CHARACTERS else f"{line[: _ANSWER_CHARACTERS - 1]}…"
 
 
 def _export(args: ViewArgs, run_places: Places, path: Path) -> int:

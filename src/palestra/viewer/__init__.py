@@ -8,12 +8,21 @@ from palestra.viewer.catalog import Catalog, OpenRun
 from palestra.viewer.discovery import Places, RunPlace, find_places
 from palestra.viewer.export import export
 from palestra.viewer.index import forget
-from palestra.viewer.matching import matching_rows, matching_values, whole_snapshot
+from palestra.viewer.matching import (
+    ROLLOUT_FIELDS,
+    TASK_FIELDS,
+    asks_for_tasks,
+    matching_rows,
+    matching_values,
+    whole_snapshot,
+)
 from palestra.viewer.requests import Viewer
 from palestra.viewer.serving import Door, serve
 from palestra.viewer.tokenizers import TokenTexts
 
 __all__ = [
+    "ROLLOUT_FIELDS",
+    "TASK_FIELDS",
     "Catalog",
     "Door",
     "OpenRun",
@@ -21,6 +30,7 @@ __all__ = [
     "RunPlace",
     "TokenTexts",
     "Viewer",
+    "asks_for_tasks",
     "export",
     "find_places",
     "forget",

@@ -16,7 +16,7 @@ import msgspec
 
 from palestra.analysis import UNREADABLE, split_row
 from palestra.errors import InputDataError
-from palestra.schema import GENERATION_IDS, JsonObject
+from palestra.schema import GENERATION_IDS
 from palestra.viewer.index import (
     IndexedPlace,
     IndexSnapshot,
@@ -25,6 +25,7 @@ from palestra.viewer.index import (
     SplitItem,
     read_row,
     split_item,
+    whole_text,
 )
 
 ITEM_BYTES: Final = 512
@@ -169,7 +170,7 @@ class Transcript:
     def texts(self, items: Sequence[ConversationItem]) -> Iterator[tuple[ConversationItem, str]]:
         """Yield the whole text of each item."""
         for item, raw in zip(items, self.raws(items), strict=True):
-            yield item, item_text(decoded(bytes(raw)))
+            yield item, whole_text(raw)
 
     def small_fields(self, without: frozenset[str]) -> dict[str, Any]:
         """Return the fields of the last row that are small enough to decode, without some names."""
@@ -303,37 +304,6 @@ def decoded(raw: bytes) -> Any:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InputDataError(f"this is not JSON: {error}") from error
-
-
-def item_text(item: Any) -> str:
-    """Return the text of an item: of a message its parts, joined; of a call its arguments; of a
-    result its output; of an unknown item its JSON.
-    """
-    if isinstance(item, str):
-        return item
-    if not isinstance(item, dict):
-        return json.dumps(item, ensure_ascii=False)
-    for name in ("arguments", "output", "content", "summary", "text"):
-        text = _joined(item.get(name))
-        if text is not None:
-            return text
-    return json.dumps(item, ensure_ascii=False)
-
-
-def _joined(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        return None if value is None else json.dumps(value, ensure_ascii=False)
-    texts = [part if isinstance(part, str) else _part_text(part) for part in value]
-    return "".join(texts) if texts else None
-
-
-def _part_text(part: JsonObject) -> str:
-    if not isinstance(part, dict):
-        return ""
-    texts = (part.get(name) for name in ("text", "refusal"))
-    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def utf16(text: str) -> int:

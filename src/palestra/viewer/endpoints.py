@@ -51,6 +51,7 @@ class ViewerEndpoint:
 
 
 _ROLLOUT: Final = "/api/r/{run}/t/{task}/{rollout}"
+_PAIRING: Final = ("unmatched", "different_rows")
 _PAGE: Final = ("q", "sort", "offset", "limit")
 """`q`: a query; `sort`: a field, with `-` for descending; `limit`: at most 500."""
 
@@ -88,8 +89,8 @@ ENDPOINTS: Final[tuple[ViewerEndpoint, ...]] = (
     # `a`, `b`: RUN/TASK/ROLLOUT, or RUN/-/-/ROW.
     ViewerEndpoint("diff", "/api/diff", Diff, ("a", "b", "start")),
     ViewerEndpoint("failures", "/api/r/{run}/failures", FailureTree),
-    ViewerEndpoint("compare", "/api/c/{a}/{b}", ComparePage, ("unmatched", "different_rows")),
-    ViewerEndpoint("comparedTasks", "/api/c/{a}/{b}/tasks", CompareTasks, _PAGE),
+    ViewerEndpoint("compare", "/api/c/{a}/{b}", ComparePage, _PAIRING),
+    ViewerEndpoint("comparedTasks", "/api/c/{a}/{b}/tasks", CompareTasks, (*_PAGE, *_PAIRING)),
     # `low`, `high`: the band; the others are the options of `palestra select`.
     ViewerEndpoint(
         "select",

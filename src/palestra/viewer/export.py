@@ -12,7 +12,7 @@ from palestra.system import replacing, shown
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import conversation_of
 from palestra.viewer.index import IndexSnapshot
-from palestra.viewer.matching import matching_values
+from palestra.viewer.matching import ROLLOUT_FIELDS, matching_values
 
 MOST_BYTES: Final = 10_000_000
 TEXT_CHARACTERS: Final = 20_000
@@ -83,7 +83,9 @@ def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> s
 def _blocks(
     snapshot: IndexSnapshot, rows: IntArray, mask: Callable[[str], str]
 ) -> Iterator[Markup]:
-    for row, values in zip(rows.tolist(), matching_values(snapshot, rows), strict=True):
+    for row, values in zip(
+        rows.tolist(), matching_values(snapshot.rollouts, rows, ROLLOUT_FIELDS), strict=True
+    ):
         name = f"{values.get('task')}:{values.get('rollout')}"
         reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
         heading = visible_line(f"{name} {values.get('outcome')}{reward}", 200)

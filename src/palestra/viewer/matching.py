@@ -1,17 +1,18 @@
-"""The rollouts that match a query, without a server: for `--text`, `--json` and `--export`."""
+"""The rollouts or tasks that match a query, without a server: for `--text`, `--json` and `--export`."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from palestra.analysis import parse_query
+from palestra.analysis import QueryError, parse_query
 from palestra.metrics import IntArray
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import IndexSnapshot
+from palestra.viewer.index import IndexSnapshot, RowTable
 from palestra.viewer.query import search_text
 
-FIELDS: Final = (
+ROLLOUT_FIELDS: Final = (
     "task",
     "rollout",
     "outcome",
@@ -21,6 +22,7 @@ FIELDS: Final = (
     "error_message",
     "last_answer",
 )
+TASK_FIELDS: Final = ("task", "n", "solved", "pass_rate", "mean", "std", "learnability", "prompt")
 ROWS_AT_ONCE: Final = 1_000
 
 
@@ -43,12 +45,23 @@ def matching_rows(snapshot: IndexSnapshot, query: str) -> IntArray:
     return np.array([row for row in candidates.tolist() if row in chosen], dtype=np.int64)
 
 
+def asks_for_tasks(snapshot: IndexSnapshot, query: str) -> bool:
+    """Whether a query names a field that tasks have and rollouts lack, such as `pass_rate`."""
+    parsed = parse_query(query)
+    for table, answer in ((snapshot.rollouts, False), (snapshot.tasks, True)):
+        with contextlib.suppress(QueryError):
+            parsed.check_fields([*table.fields])
+            return answer
+    return False
+
+
 def matching_values(
-    snapshot: IndexSnapshot, rows: Sequence[int] | IntArray
+    table: RowTable, rows: Sequence[int] | IntArray, fields: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the values of rows, by field, in the order of `rows`."""
-    table = snapshot.rollouts
-    names = [name for name in FIELDS if name in table.fields]
+    """Yield the values of rows, by field, in the order of `rows`. Fields that the table lacks are
+    left out.
+    """
+    names = [name for name in fields if name in table.fields]
     numbers = np.asarray(rows, dtype=np.int64)
     for start in range(0, len(numbers), ROWS_AT_ONCE):
         yield from table.page(numbers, start=start, count=ROWS_AT_ONCE, fields=names).rows

@@ -48,7 +48,7 @@ class Reads:
         *,
         heavy: bool,
     ) -> T:
-        """Return what `read` returns. `left`: returns when the page that asked has left.
+        """Return what `task` returns. `wait_for_leaving`: returns when the page that asked has left.
 
         Raises PageLeft: it has. The read is then not begun, or asked to stop.
         """

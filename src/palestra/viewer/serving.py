@@ -19,7 +19,7 @@ from typing import Final
 import uvicorn
 
 from palestra.errors import ConfigError
-from palestra.viewer.access import Access, new_token
+from palestra.viewer.access import Access, host_name, new_token
 from palestra.viewer.app import make_app
 from palestra.viewer.requests import Viewer
 
@@ -40,15 +40,15 @@ class Door:
 
 
 def serve(viewer: Viewer, door: Door, print_line: Callable[[str], None]) -> None:
-    """Answer requests until SIGINT or SIGTERM. `say`: prints a line for the user.
+    """Answer requests until SIGINT or SIGTERM. `print_line`: prints a line for the user.
 
     Raises ConfigError: the port is taken.
     """
     token = new_token()
     with contextlib.closing(listening_socket(door)) as listening:
         port = listening.getsockname()[1]
-        address = f"http://{_shown_host(door.host)}:{port}/#token={token}"
-        access = Access(token, _allowed(door))
+        address = f"http://{shown_host(door.host)}:{port}/#token={token}"
+        access = Access(token, allowed_hosts(door))
         config = uvicorn.Config(
             make_app(viewer, access),
             log_level="critical",
@@ -119,15 +119,13 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _allowed(door: Door) -> frozenset[str]:
+def allowed_hosts(door: Door) -> frozenset[str]:
+    """Return the host names that requests may use: those allowed, and the one that is printed."""
     names = {name.lower() for name in door.allowed_hosts}
-    with contextlib.suppress(ValueError):
-        if not ipaddress.ip_address(door.host).is_unspecified:
-            names.add(door.host)
-    return frozenset(names)
+    return frozenset({*names, host_name(shown_host(door.host).lower())})
 
 
-def _shown_host(host: str) -> str:
+def shown_host(host: str) -> str:
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(host).is_unspecified:
             return socket.gethostname()

@@ -42,7 +42,6 @@ const Parts = ({ about }: { about: About }) => (
 );
 
 const Files = ({ about }: { about: About }) => {
-  const hasLines = about.files.some((file) => file.lines !== null);
   return (
   <Scrolling label="Files">
     <table>
@@ -51,7 +50,6 @@ const Files = ({ about }: { about: About }) => {
           <th scope="col">File</th>
           <th scope="col">Path</th>
           <th scope="col" class="n">Size</th>
-          {hasLines && <th scope="col" class="n">Lines</th>}
           <th scope="col">Changed</th>
         </tr>
       </thead>
@@ -63,7 +61,6 @@ const Files = ({ about }: { about: About }) => {
               <FilePath text={file.path} />
             </td>
             <td class="n">{file.bytes === null ? <span class="quiet">not there</span> : bytes(file.bytes)}</td>
-            {hasLines && <td class="n">{file.lines === null ? "" : count(file.lines)}</td>}
             <td class="nowrap">{file.modified_at === null ? "" : moment(file.modified_at)}</td>
           </tr>
         ))}
@@ -82,7 +79,6 @@ const BadLines = ({ about }: { about: About }) => (
           <tr>
             <th scope="col">File</th>
             <th scope="col" class="n">Line</th>
-            <th scope="col" class="n">At byte</th>
             <th scope="col">Reason</th>
           </tr>
         </thead>
@@ -93,7 +89,6 @@ const BadLines = ({ about }: { about: About }) => (
                 <Theirs text={line.file} />
               </th>
               <td class="n">{count(line.line)}</td>
-              <td class="n">{count(line.offset)}</td>
               <td>{visible(line.reason)}</td>
             </tr>
           ))}

@@ -103,8 +103,8 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
       )}
     </th>
     <td class="nowrap">
-      <span class={`standing ${toneOf(unit)}`}>
-        {SIGNS[toneOf(unit)]} {visible(unit.standing)}
+      <span class={`standing ${unit.tone}`}>
+        {SIGNS[unit.tone]} {visible(unit.standing)}
       </span>
     </td>
     <td class="n">
@@ -137,9 +137,6 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
 
 const unitId = (unit: UnitLine): string => `unit-${unit.seed}-${unit.chunk}`;
 
-const toneOf = (unit: UnitLine): string =>
-  /done|complete|finished/.test(unit.standing) ? "good" : /fail|dead|lost|missing|stopped/.test(unit.standing) ? "bad" : "open";
-
 /** Seeds down, chunks across: one cell per shard, with its state as a sign and a colour. */
 const Grid = ({ units }: { units: readonly UnitLine[] }) => {
   const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
@@ -167,9 +164,9 @@ const Grid = ({ units }: { units: readonly UnitLine[] }) => {
                 if (!unit) return <td key={chunk} />;
                 const tip = `${unit.standing}: ${or(unit.scored)} of ${or(unit.expected)} scored`;
                 return (
-                  <td key={chunk} class={toneOf(unit)}>
+                  <td key={chunk} class={unit.tone}>
                     <a href={`#${unitId(unit)}`} data-tip={visible(tip)} aria-label={`Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`}>
-                      {SIGNS[toneOf(unit)]}
+                      {SIGNS[unit.tone]}
                     </a>
                   </td>
                 );

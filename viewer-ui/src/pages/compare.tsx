@@ -2,13 +2,13 @@
 
 import { request } from "../api";
 import { amount, count, decimal, moment, signed } from "../format";
-import { useKeys, useReply, useTitle } from "../hooks";
+import { type Reply, useKeys, useReply, useTitle } from "../hooks";
 import { Meter, Strip } from "../parts/charts";
 import { Command, ErrorBox, FilePath, Notes, Panel, Scrolling, Theirs } from "../parts/common";
 import { QueryBox } from "../parts/query";
 import { Pages, Table, useRowKeys } from "../parts/table";
 import { reference, runPlace, taskPlace } from "../places";
-import type { ComparePage as Comparison, ComparedTask, IntervalValue, MetricLine, SideCounts } from "../replies";
+import type { ComparePage as Comparison, ComparedTask, CompareTasks, IntervalValue, MetricLine, SideCounts } from "../replies";
 import { go, placeWith, setParameters } from "../router";
 import { sentence, visible } from "../text";
 import { DiffView } from "./diff";
@@ -23,7 +23,7 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
   const reply = useReply(request("compare", { a, b }, flags));
   const [query, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
   const offset = Number(search.get("offset") ?? 0);
-  const tasks = useReply(request("comparedTasks", { a, b }, { q: query, sort, offset, limit: SIZE }));
+  const tasks = useReply(request("comparedTasks", { a, b }, { ...flags, q: query, sort, offset, limit: SIZE }));
   const worst = offset === 0 && !sort && !query ? tasks.data?.tasks[0] : undefined;
   const worstPair = worst && pairOf(worst, a, b, true);
   useKeys(pair ? {} : { Escape: () => go("/"), d: worstPair ? () => setParameters({ diff: worstPair }, { replace: false }) : undefined });
@@ -44,7 +44,7 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
       </nav>
       <main id="main" tabIndex={-1}>
         {pair ? (
-          <DiffView key={pair} pair={pair} />
+          <DiffView key={pair} search={search} />
         ) : (
           <>
             <h1 class="small">Is B better than A?</h1>
@@ -57,26 +57,40 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
                 <a href={placeWith({ different_rows: "true" })}>Compare them anyway</a>
               </p>
             )}
-            <h2 class="section">Tasks, the largest regressions first</h2>
-            <QueryBox query={query} error={tasks.error} place="compared tasks" />
-            {tasks.error && tasks.error.status !== 400 && <ErrorBox error={tasks.error} />}
-            {tasks.data?.total === 0 && <p class="quiet">No task has a score in both runs.</p>}
-            {tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && (
-              <>
-                <Pages offset={tasks.data.offset} size={SIZE} matches={tasks.data.matches} total={tasks.data.total} noun="tasks" />
-                <Table label="Compared tasks" sort={sort} heads={HEADS}>
-                  {tasks.data.tasks.map((task) => (
-                    <TaskLine key={task.task} task={task} a={a} b={b} />
-                  ))}
-                </Table>
-              </>
-            )}
+            {!reply.error && <Tasks tasks={tasks} query={query} sort={sort} a={a} b={b} />}
           </>
         )}
       </main>
     </>
   );
 };
+
+interface TasksProps {
+  tasks: Reply<CompareTasks>;
+  query: string;
+  sort: string;
+  a: string;
+  b: string;
+}
+
+const Tasks = ({ tasks, query, sort, a, b }: TasksProps) => (
+  <>
+    <h2 class="section">Tasks, the largest regressions first</h2>
+    <QueryBox query={query} error={tasks.error} place="compared tasks" />
+    {tasks.error && tasks.error.status !== 400 && <ErrorBox error={tasks.error} />}
+    {tasks.data?.total === 0 && <p class="quiet">No task has a score in both runs.</p>}
+    {tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && (
+      <>
+        <Pages offset={tasks.data.offset} size={SIZE} matches={tasks.data.matches} total={tasks.data.total} noun="tasks" />
+        <Table label="Compared tasks" sort={sort} heads={HEADS}>
+          {tasks.data.tasks.map((task) => (
+            <TaskLine key={task.task} task={task} a={a} b={b} />
+          ))}
+        </Table>
+      </>
+    )}
+  </>
+);
 
 /** What the reader allowed stays when A and B change places. */
 const flagsOf = (search: URLSearchParams): string => {

@@ -1,6 +1,5 @@
 // Two rollouts, item by item: what is in A only, in B only, in both.
 
-import { useState } from "preact/hooks";
 import { request } from "../api";
 import { bytes, decimal } from "../format";
 import { useKeys, useReply } from "../hooks";
@@ -11,23 +10,23 @@ import type { Diff, DiffItem, OutlineItem, RolloutPage } from "../replies";
 import { setParameters } from "../router";
 import { visible } from "../text";
 
-const PAGE = 500;
-
 /** The page of a rollout that a reference names. */
 const placeOfReference = (text: string): string => {
   const [run = "", task = "-", rollout = "-", row] = text.split("/");
-  return `/r/${run}/t/${encodeURIComponent(task)}/${encodeURIComponent(rollout)}${row ? `?row=${row}` : ""}`;
+  return `/r/${run}/t/${task}/${rollout}${row ? `?row=${row}` : ""}`;
 };
 
 const placeOfItem = (place: string, at: number): string => `${place}${place.includes("?") ? "&" : "?"}item=${at}`;
 
-export const closeDiff = (): void => setParameters({ diff: null }, { replace: false });
+export const closeDiff = (): void => setParameters({ diff: null, from: null, equal: null }, { replace: false });
 
-/** `pair`: two references with a comma, as the URL has them. */
-export const DiffView = ({ pair }: { pair: string }) => {
+/** `diff` of the URL: two references with a comma; `from`: the first item; `equal`: equal ones too. */
+export const DiffView = ({ search }: { search: URLSearchParams }) => {
+  const pair = search.get("diff") ?? "";
   const [a = "", b = ""] = pair.split(",");
-  const [start, setStart] = useState(0);
-  const [all, showAll] = useState(false);
+  const start = Number(search.get("from") ?? 0);
+  const all = search.get("equal") === "true";
+  const goTo = (item: number) => setParameters({ from: item > 0 ? String(item) : null });
   const reply = useReply(request("diff", {}, { a, b, start }));
   useKeys({ Escape: closeDiff, d: closeDiff });
   useRowKeys();
@@ -43,9 +42,9 @@ export const DiffView = ({ pair }: { pair: string }) => {
           <p class="table-tools">
             <FirstToken diff={diff} />
             <label>
-              <input type="checkbox" checked={all} onChange={() => showAll(!all)} /> Show what is equal
+              <input type="checkbox" checked={all} onChange={() => setParameters({ equal: all ? null : "true" })} /> Show what is equal
             </label>
-            <button type="button" onClick={() => setParameters({ diff: `${b},${a}` })}>
+            <button type="button" onClick={() => setParameters({ diff: `${b},${a}`, from: null })}>
               Swap
             </button>
             <button type="button" onClick={closeDiff}>
@@ -53,15 +52,15 @@ export const DiffView = ({ pair }: { pair: string }) => {
             </button>
           </p>
           <Items items={diff.items} all={all} places={[placeOfReference(a), placeOfReference(b)]} />
-          {diff.total > PAGE && (
+          {diff.total > diff.limit && (
             <nav class="pages" aria-label="Pages of the difference">
-              <button type="button" disabled={start === 0} onClick={() => setStart(Math.max(0, start - PAGE))}>
+              <button type="button" disabled={start === 0} onClick={() => goTo(start - diff.limit)}>
                 Previous
               </button>
               <p>
                 items {diff.start + 1} to {diff.start + diff.items.length} of {diff.total}
               </p>
-              <button type="button" disabled={diff.start + PAGE >= diff.total} onClick={() => setStart(start + PAGE)}>
+              <button type="button" disabled={diff.start + diff.items.length >= diff.total} onClick={() => goTo(start + diff.limit)}>
                 Next
               </button>
             </nav>
@@ -87,10 +86,10 @@ const Side = ({ name, page, reference }: { name: string; page: RolloutPage; refe
 
 const FirstToken = ({ diff }: { diff: Diff }) => {
   const first = diff.first_token;
-  const same = diff.items.length > 0 && diff.items.every((item) => item.same);
+  const same = diff.items.length > 0 && diff.items.length === diff.total && diff.items.every((item) => item.same);
   return (
     <span class="quiet">
-      {same && diff.total <= PAGE && "The conversations are equal. "}
+      {same && "The conversations are equal. "}
       {first && `Token ids differ first in turn ${first.turn}, position ${first.position}: ${first.a ?? "none"} and ${first.b ?? "none"}.`}
     </span>
   );

@@ -93,6 +93,7 @@ const Node = ({ node, parent, run, isOpen }: NodeProps) => (
       {node.nodes.map((inner) => (
         <Node key={`${inner.level} ${inner.name}`} node={inner} parent={node} run={run} isOpen={node.nodes.length <= 3} />
       ))}
+      {node.others > 0 && <p class="quiet">and {amount(node.others, "attempt")} with rarer messages</p>}
       {node.rows.length > 0 && (
         <p class="links">
           {node.rows.map((row) => (

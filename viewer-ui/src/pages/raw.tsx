@@ -6,6 +6,7 @@ import { amount, count } from "../format";
 import { useReply } from "../hooks";
 import { Panel } from "../parts/common";
 import type { TreeEntry } from "../replies";
+import { setParameters, usePlace } from "../router";
 import { visible } from "../text";
 import type { Spot } from "./conversation";
 
@@ -13,20 +14,21 @@ const RANGE = 65_536;
 const MEMBERS = 500;
 
 export const RawView = ({ spot }: { spot: Spot }) => {
-  const [start, setStart] = useState(0);
+  const start = Number(usePlace().search.get("from") ?? 0);
+  const goTo = (byte: number) => setParameters({ from: byte > 0 ? String(byte) : null });
   const reply = useReply(request("raw", spot.places, { row: spot.row, start }));
   return (
     <Panel reply={reply} class="first">
       {(range) => (
         <>
           <nav class="pages" aria-label="Ranges of the row">
-            <button type="button" disabled={range.start === 0} onClick={() => setStart(Math.max(0, range.start - RANGE))}>
+            <button type="button" disabled={range.start === 0} onClick={() => goTo(range.start - RANGE)}>
               Previous
             </button>
             <p role="status">
               bytes {count(range.start)} to {count(range.end)} of {count(range.size)}
             </p>
-            <button type="button" disabled={range.end >= range.size} onClick={() => setStart(range.end)}>
+            <button type="button" disabled={range.end >= range.size} onClick={() => goTo(range.end)}>
               Next
             </button>
           </nav>

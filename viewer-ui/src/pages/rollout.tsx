@@ -40,7 +40,7 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
   const members = group.data?.members ?? [];
   const options = { q, sort, ...(panel && { panel }) };
   useRolloutKeys({ view, task, rollout, head: head.data, members, options, panel, isOff: pair !== null });
-  if (pair) return <DiffView key={pair} pair={pair} />;
+  if (pair) return <DiffView key={pair} search={search} />;
   return (
     <>
       <Panel reply={head} class="rollout-head">

@@ -7,6 +7,7 @@ import { Meter, Strip } from "../parts/charts";
 import { Panel, Theirs, TheirBlock } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { reference, rolloutPlace, tablePlace, taskPlace } from "../places";
+import { equals } from "../query";
 import type { FirstDifference, GroupMember, TaskGroup } from "../replies";
 import { go, placeWith, setParameters } from "../router";
 import { visible } from "../text";
@@ -16,7 +17,7 @@ import { DiffView } from "./diff";
 export const TaskPage = ({ view, task, search }: { view: RunView; task: string; search: URLSearchParams }) => {
   const reply = useReply(request("task", { run: view.id, task }), { tick: view.tick });
   const pair = search.get("diff");
-  if (pair) return <DiffView key={pair} pair={pair} />;
+  if (pair) return <DiffView key={pair} search={search} />;
   return (
     <Panel reply={reply} class="first">
       {(group) => <Group key={String(group.task)} group={group} run={view.id} picked={search.get("pick")} />}
@@ -72,7 +73,7 @@ const Group = ({ group, run, picked }: { group: TaskGroup; run: string; picked: 
       <h2 class="section">Rollouts, the highest reward first</h2>
       {group.rollouts > group.members.length && (
         <p class="quiet">
-          {group.members.length} of {count(group.rollouts)} are shown. <a href={tablePlace(run, "rollouts", `task:${group.task}`)}>All of them</a>
+          {group.members.length} of {count(group.rollouts)} are shown. <a href={tablePlace(run, "rollouts", equals("task", String(group.task)))}>All of them</a>
         </p>
       )}
       <ol class="members">

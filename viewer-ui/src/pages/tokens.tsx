@@ -88,7 +88,8 @@ interface RangeProps {
 }
 
 const Range = ({ turn, total, spot, first, chosen }: RangeProps) => {
-  const [start, setStart] = useState(Math.floor(first / SIZE) * SIZE);
+  const start = Math.floor(first / SIZE) * SIZE;
+  const goTo = (position: number) => setParameters({ token: `${turn}.${position}` });
   const reply = useReply(request("tokenRange", { ...spot.places, turn }, { row: spot.row, start }));
   return (
     <Panel reply={reply}>
@@ -98,13 +99,13 @@ const Range = ({ turn, total, spot, first, chosen }: RangeProps) => {
           <Cells range={range} turn={turn} chosen={chosen} />
           {total > SIZE && (
             <nav class="pages" aria-label={`Tokens of turn ${turn}`}>
-              <button type="button" disabled={start === 0} onClick={() => setStart(Math.max(0, start - SIZE))}>
+              <button type="button" disabled={start === 0} onClick={() => goTo(start - SIZE)}>
                 Previous
               </button>
               <p>
                 {count(range.start + 1)} to {count(range.start + range.ids.length)} of {count(range.total)}
               </p>
-              <button type="button" disabled={start + SIZE >= total} onClick={() => setStart(start + SIZE)}>
+              <button type="button" disabled={start + SIZE >= total} onClick={() => goTo(start + SIZE)}>
                 Next
               </button>
             </nav>

@@ -14,7 +14,7 @@ export const setQuery = (query: string): void => setParameters({ q: query || nul
 
 const EXAMPLES = ['outcome:scored reward<1', 'tokens.out>2000 -"boxed"', 'pass_rate:0.1..0.9', 'text:"division by zero"'];
 
-const PLACEHOLDERS: Readonly<Record<string, string>> = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 family:algebra" };
+const PLACEHOLDERS: Readonly<Record<string, string>> = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 a.family:algebra" };
 
 export const QueryBox = ({ query, error, place }: { query: string; error: ReplyError | null; place: string }) => {
   const [text, setText] = useState(query);

@@ -16,8 +16,11 @@ from palestra.viewer.index.outline import (
     SplitRow,
     TextPart,
     TextRange,
+    fields_of,
+    items_of,
     split_item,
     texts_of,
+    whole_text,
 )
 from palestra.viewer.index.packed import RunChanged
 from palestra.viewer.index.places import IndexedPlace, LineProblem, RunPart, read_row
@@ -52,10 +55,13 @@ __all__ = [
     "TextPart",
     "TextRange",
     "ValueCount",
+    "fields_of",
     "forget",
+    "items_of",
     "open_index",
     "read_row",
     "row_of_outcome",
     "split_item",
     "texts_of",
+    "whole_text",
 ]

@@ -82,6 +82,13 @@ class RawText:
         return self.kind != "json" and bytes(memoryview(self.raw)[:1]) == b'"'
 
     @property
+    def text(self) -> str:
+        """The whole text."""
+        if self.is_string:
+            return str(json.loads(bytes(memoryview(self.raw)), strict=False))
+        return bytes(memoryview(self.raw)).decode("utf-8", "replace")
+
+    @property
     def body(self) -> memoryview:
         """The bytes, without the quotes of a string."""
         content = memoryview(self.raw)
@@ -123,11 +130,11 @@ class SplitRow:
         if fields is None:
             raise InputDataError("the row is not a JSON object")
         self.row, self.fields = row, fields
-        params = _object(fields.get(CREATE_PARAMS))
+        params = fields_of(fields.get(CREATE_PARAMS))
         self._instructions = [
             raw for raw in (params.get("instructions"),) if raw and _is_string(raw)
         ]
-        self._prompt = _items(params.get("input"))
+        self._prompt = items_of(params.get("input"))
         response = _split_response(fields.get(RESPONSE))
         self._output = response.output or []
         self.model = _short(response.model)
@@ -162,7 +169,7 @@ class SplitRow:
 
 def split_item(raw: msgspec.Raw, *, number: int, section: str, role: str) -> SplitItem:
     """Return one item from its bytes. `role`: the one that it has if it is a plain text."""
-    fields = _object(raw)
+    fields = fields_of(raw)
     is_string = _is_string(raw)
     kind = "message" if fields or is_string else "other"
     return SplitItem(
@@ -180,7 +187,12 @@ def split_item(raw: msgspec.Raw, *, number: int, section: str, role: str) -> Spl
 
 def texts_of(raw: msgspec.Raw) -> list[RawText]:
     """Return the texts of one item from its bytes."""
-    return list(_texts(raw, _object(raw)))
+    return list(_texts(raw, fields_of(raw)))
+
+
+def whole_text(raw: msgspec.Raw) -> str:
+    """Return all texts of one item from its bytes, joined; images are left out."""
+    return "".join(text.text for text in texts_of(raw) if text.kind != "image")
 
 
 def _texts(raw: msgspec.Raw, fields: Mapping[str, msgspec.Raw]) -> Iterator[RawText]:
@@ -207,8 +219,8 @@ def _parts(kind: str, content: msgspec.Raw | None) -> Iterator[RawText]:
     if _starts(content) != b"[":
         yield RawText(kind if _is_string(content) else "json", content)
         return
-    for part in _items(content):
-        fields = _object(part)
+    for part in items_of(content):
+        fields = fields_of(part)
         text = next((fields[n] for n in ("text", "refusal") if _is_string(fields.get(n))), None)
         address = fields.get("image_url")
         if text is not None or _is_string(part):
@@ -230,15 +242,15 @@ _decode_response = msgspec.json.Decoder(_Response).decode
 def _split_response(response: msgspec.Raw | None) -> _Response:
     """Return the items of a response and its model, in one pass where its output is a list."""
     if response is None or _starts(response) != b"{":
-        return _Response(_items(response))
+        return _Response(items_of(response))
     try:
         return _decode_response(response)
     except UNREADABLE:
-        fields = _object(response)
-        return _Response(_items(fields.get("output")), fields.get("model", msgspec.Raw(b"")))
+        fields = fields_of(response)
+        return _Response(items_of(fields.get("output")), fields.get("model", msgspec.Raw(b"")))
 
 
-def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+def items_of(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
     """Return the items of a list; a single text or object is one item."""
     if raw is None or _starts(raw) == b"n":
         return []
@@ -250,7 +262,7 @@ def _items(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
         return [msgspec.Raw(json.dumps(value).encode()) for value in json.loads(bytes(raw))]
 
 
-def _object(raw: msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
+def fields_of(raw: msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
     """Return the fields of an object; none of anything else."""
     if raw is None or _starts(raw) != b"{":
         return {}

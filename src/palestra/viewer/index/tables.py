@@ -64,6 +64,9 @@ class Histogram:
 
     edges: Sequence[float]
     counts: Sequence[int]
+    """Of the selected rows."""
+    all_counts: Sequence[int]
+    """Of all rows of the table."""
     absent: int
     """The number of selected rows without the field."""
 
@@ -183,27 +186,37 @@ class RowTable:
         """Count the values of a numeric field in bins of equal width. Whole numbers in a small range
         get a bin each; positive ones with a long tail, bins that grow by a factor.
         """
-        self.numbers(name)
-        values = self._of(rows, name)
-        present = values[np.isfinite(values)]
-        absent = len(values) - len(present)
+        values = self.numbers(name)
+        is_present = np.isfinite(values)
+        present = values[is_present]
+        absent = int(np.sum(~is_present[rows]))
         if not len(present):
-            return Histogram([], [], absent)
+            return Histogram([], [], [], absent)
+        edges, at = self._binned(present, bins, is_whole=self.fields[name].whole)
+        positions = np.full(len(values), -1, np.int64)
+        positions[is_present] = at
+        chosen = positions[rows]
+        counts, all_counts = (
+            np.bincount(numbers, minlength=len(edges) - 1) for numbers in (chosen[chosen >= 0], at)
+        )
+        return Histogram(edges.tolist(), counts.tolist(), all_counts.tolist(), absent)
+
+    def _binned(
+        self, present: FloatArray, bins: int, *, is_whole: bool
+    ) -> tuple[FloatArray, IntArray]:
+        """Return the edges of the bins, and the bin of each value."""
         low, high = float(present.min()), float(present.max())
-        if self.fields[name].whole and high - low < _DENSE_BINS:
-            edges = np.arange(low, high + 2) - 0.5
-            counts = np.bincount((present - low).astype(np.int64), minlength=len(edges) - 1)
-        elif low == high:
-            return Histogram([low, high], [len(present)], absent)
-        elif low > 0 and high > _LONG_TAIL * float(np.median(present)):
+        if is_whole and high - low < _DENSE_BINS:
+            return np.arange(low, high + 2) - 0.5, (present - low).astype(np.int64)
+        if low == high:
+            return np.array([low, high]), np.zeros(len(present), np.int64)
+        if low > 0 and high > _LONG_TAIL * float(np.median(present)):
             edges = np.geomspace(low, high, bins + 1)
             at = np.searchsorted(edges, present, side="right") - 1
-            counts = np.bincount(np.minimum(at, bins - 1), minlength=bins)
         else:
             edges = np.linspace(low, high, bins + 1)
             at = ((present - low) * (bins / (high - low))).astype(np.int64)
-            counts = np.bincount(np.minimum(at, bins - 1), minlength=bins)
-        return Histogram(edges.tolist(), counts.tolist(), absent)
+        return edges, np.clip(at, 0, bins - 1)
 
     def _column(self, name: str) -> Column:
         if name not in self._columns:

@@ -64,7 +64,6 @@ def _file(role: str, path: Path) -> FileLine:
         path=str(existing_path or path),
         bytes=None if stat is None else stat.st_size,
         modified_at=None if stat is None else stat.st_mtime,
-        lines=None,
     )
 
 

@@ -4,7 +4,7 @@ import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from palestra.cluster import (
     Executor,
@@ -85,12 +85,19 @@ def _log(executor: Executor, status: RunStatus, unit: UnitStatus) -> list[str]:
     return tail(paths[-1]).splitlines()[-LOG_LINES:] if paths else []
 
 
+def tone_of(standing: Standing) -> Literal["good", "bad", "open"]:
+    if standing is Standing.DONE:
+        return "good"
+    return "open" if standing.active or standing is Standing.NOT_SUBMITTED else "bad"
+
+
 def _unit(unit: UnitStatus, *, seed: str, chunk: str, log: list[str], run_id: str) -> UnitLine:
     return UnitLine(
         name=unit.unit.name,
         seed=seed,
         chunk=chunk,
         standing=unit.standing.value,
+        tone=tone_of(unit.standing),
         reason=unit.reason,
         job=unit.unit.job,
         job_id=unit.unit.job_id,

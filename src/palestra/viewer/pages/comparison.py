@@ -1,7 +1,7 @@
 """Two runs compared: what `palestra compare` says, and every paired task."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -25,7 +25,7 @@ from palestra.analysis import (
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import IndexSnapshot
+from palestra.viewer.index import FieldKind, IndexSnapshot
 from palestra.viewer.pages.runs import interval, line_of
 from palestra.viewer.replies.base import Count
 from palestra.viewer.replies.comparison import (
@@ -40,8 +40,8 @@ from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
 from palestra.viewer.requests import PageRequest
 
 PROMPT_CHARACTERS: Final = 200
-_SORTED: Final = ("task", "a", "b", "delta")
-_FIELDS: Final = ("n", "solved", "pass_rate", "mean", "std", "learnability")
+_OF_BOTH: Final = ("task", "a", "b", "delta")
+"""The fields of a pair. Those of a task in one run have `a.` or `b.` before their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,7 @@ class _Side:
     snapshot: IndexSnapshot
 
     def compared(self, name: str) -> ComparedRun:
-        paths = self.run.place.outputs
-        rollouts = str(paths[0]) if len(paths) == 1 else " ".join(map(str, paths))
-        return side_of(self.run.overview().frame, rollouts, name=name)
+        return side_of(self.run.overview().frame, self.run.place.argument, name=name)
 
 
 def _sides(request: PageRequest) -> tuple[_Side, _Side]:
@@ -70,7 +68,7 @@ def compare(request: PageRequest) -> ComparePage:
         "--allow-unmatched": request.flag("unmatched"),
         "--allow-different-rows": request.flag("different_rows"),
     }
-    paths = [str(side.run.place.path) for side in (a, b)]
+    paths = [side.run.place.argument for side in (a, b)]
     refuse_shared_files(paths)
     compared_a, compared_b = a.compared("A"), b.compared("B")
     request.stop.check()
@@ -166,13 +164,13 @@ class _TaskPair:
 def tasks(request: PageRequest) -> CompareTasks:
     """Answer the paired tasks that match, the largest regressions first unless sorted."""
     a, b = _sides(request)
-    pairs = _pairs(a.snapshot, b.snapshot)
+    pairs = _pairs(a.snapshot, b.snapshot, different_rows=request.flag("different_rows"))
     query = parse_query(request.text("q"))
     sort = request.text("sort") or query.sort or "delta"
-    rows = _rows_by_task(a.snapshot), _rows_by_task(b.snapshot)
-    query.check_fields([*_SORTED, *(f"{side}.{name}" for side in "ab" for name in _FIELDS)])
-    matching = [pair for pair in pairs if matches_query(query, partial(_value, pair, rows))]
-    matching = _sorted(matching, sort)
+    read = _Values(a.snapshot, b.snapshot)
+    query.check_fields(read.names)
+    matching = [pair for pair in pairs if matches_query(query, partial(read.value, pair))]
+    matching = read.sorted(matching, sort)
     start = request.integer("offset")
     count = min(request.integer("limit", 100), PAGE_ROWS)
     return CompareTasks(
@@ -183,65 +181,59 @@ def tasks(request: PageRequest) -> CompareTasks:
     )
 
 
-def _pairs(a: IndexSnapshot, b: IndexSnapshot) -> list[_TaskPair]:
+def _pairs(a: IndexSnapshot, b: IndexSnapshot, *, different_rows: bool) -> list[_TaskPair]:
+    """Return the tasks that `pair_tasks` pairs where it leaves unmatched ones out."""
     tasks_of_a = a.tasks.page(np.arange(len(a.tasks)), count=len(a.tasks), fields=("task",)).rows
     means_a, means_b = a.tasks.numbers("mean"), b.tasks.numbers("mean")
     pairs = []
     for number, values in enumerate(tasks_of_a):
         row_of_b = b.find_task(values["task"])
-        if row_of_b is not None:
+        if row_of_b is None:
+            continue
+        if different_rows or a.fingerprint(number) == b.fingerprint(row_of_b):
             means = (float(means_a[number]), float(means_b[row_of_b]))
             pairs.append(_TaskPair(values["task"], (number, row_of_b), means))
     return pairs
 
 
-Columns = Mapping[str, Any]
+class _Values:
+    """The values of pairs of tasks, by name."""
 
+    def __init__(self, a: IndexSnapshot, b: IndexSnapshot) -> None:
+        self._tables = (a.tasks, b.tasks)
+        self.names = [
+            *_OF_BOTH,
+            *(
+                f"{side}.{name}"
+                for side, table in zip("ab", self._tables, strict=True)
+                for name, field in table.fields.items()
+                if name != "task" and field.kind is not FieldKind.LONG
+            ),
+        ]
 
-def _rows_by_task(snapshot: IndexSnapshot) -> Callable[[int], Columns]:
-    names = [name for name in _FIELDS if name in snapshot.tasks.fields]
+    def value(self, pair: _TaskPair, name: str) -> Sequence[Any]:
+        """Return the values of a field; none where the pair lacks it."""
+        of_both = {"task": pair.task, "a": pair.means[0], "b": pair.means[1], "delta": pair.delta}
+        value = of_both[name] if name in of_both else self._of_side(pair, name)
+        is_absent = value is None or (isinstance(value, float) and np.isnan(value))
+        return () if is_absent else (value,)
 
-    def read(row: int) -> Columns:
-        page = snapshot.tasks.page(np.array([row]), count=1, fields=names)
-        return page.rows[0]
-
-    return read
-
-
-def _value(
-    pair: _TaskPair, rows: tuple[Callable[[int], Columns], Callable[[int], Columns]], name: str
-) -> Sequence[Any]:
-    values: dict[str, Any] = {
-        "task": pair.task,
-        "a": pair.means[0],
-        "b": pair.means[1],
-        "delta": pair.delta,
-    }
-    if name in values:
-        value = values[name]
-    elif name[:2] in {"a.", "b."}:
+    def _of_side(self, pair: _TaskPair, name: str) -> Any:
         side = "ab".index(name[0])
-        value = rows[side](pair.rows[side]).get(name[2:])
-    else:
-        value = None
-    is_absent = value is None or (isinstance(value, float) and np.isnan(value))
-    return () if is_absent else (value,)
+        table, row, field = self._tables[side], pair.rows[side], name[2:]
+        if table.fields[field].kind is FieldKind.NUMBER:
+            return float(table.numbers(field)[row])
+        return table.page(np.array([row]), count=1, fields=(field,)).rows[0][field]
 
-
-def _sorted(pairs: Sequence[_TaskPair], sort: str) -> list[_TaskPair]:
-    name, is_descending = sort.removeprefix("-"), sort.startswith("-")
-    if name not in _SORTED:
-        raise ConfigError(f"tasks are not sorted by {name[:40]!r}", hint=", ".join(_SORTED))
-    if name == "task":
-        order = sorted(pairs, key=lambda p: (isinstance(p.task, str), p.task))
-        return order[::-1] if is_descending else order
-    keys: dict[str, Callable[[_TaskPair], float]] = {
-        "a": lambda p: p.means[0],
-        "b": lambda p: p.means[1],
-        "delta": lambda p: p.delta,
-    }
-    key, sign = keys[name], -1 if is_descending else 1
-    return sorted(pairs, key=lambda p: (bool(np.isnan(key(p))), sign * np.nan_to_num(key(p))))
+    def sorted(self, pairs: Sequence[_TaskPair], sort: str) -> list[_TaskPair]:
+        """Return the pairs in order; those without the field last. Raises ConfigError."""
+        name, is_descending = sort.removeprefix("-"), sort.startswith("-")
+        if name not in self.names:
+            raise ConfigError(f"tasks are not sorted by {name[:40]!r}", hint=", ".join(self.names))
+        keyed = [(pair, self.value(pair, name)) for pair in pairs]
+        present = [(values[0], pair) for pair, values in keyed if values]
+        present.sort(key=lambda item: (isinstance(item[0], str), item[0]), reverse=is_descending)
+        return [pair for _, pair in present] + [pair for pair, values in keyed if not values]
 
 
 def _task(pair: _TaskPair, a: IndexSnapshot, b: IndexSnapshot) -> ComparedTask:

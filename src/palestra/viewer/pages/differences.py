@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
+from urllib.parse import unquote
 
 from palestra.errors import ConfigError
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.conversation import ConversationItem, Transcript, item_text
+from palestra.viewer.conversation import ConversationItem, Transcript
 from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
 from palestra.viewer.pages.tokens import first_token_difference
@@ -39,6 +40,7 @@ def diff(request: PageRequest) -> Diff:
         items=items,
         start=start,
         total=len(pairs),
+        limit=ITEMS_AT_ONCE,
         first_token=first_token_difference(a, b, request.stop),
     )
 
@@ -47,6 +49,7 @@ def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, IndexSnapshot
     """Return the rollout that `a` or `b` names: RUN/TASK/ROLLOUT, or RUN/-/-/ROW."""
     run_id, _, key = request.text(name).partition("/")
     task, _, rollout = key.rpartition("/")
+    task = unquote(task)
     if not (run_id and task and rollout):
         raise ConfigError(f"{name} is not RUN/TASK/ROLLOUT")
     run = request.viewer.catalog.run(run_id)
@@ -91,10 +94,10 @@ def _item(
     shown_b = None if item_b is None else outline_item(b, item_b, b.details([item_b])[0], [])
     if item_a is None or item_b is None:
         return DiffItem(a=shown_a, b=shown_b, same=False, pieces=[], by_lines=False)
-    texts = item_text(a.read(item_a)), item_text(b.read(item_b))
-    if texts[0] == texts[1]:
+    [(_, text_a)], [(_, text_b)] = a.texts([item_a]), b.texts([item_b])
+    if text_a == text_b:
         return DiffItem(a=shown_a, b=shown_b, same=True, pieces=[], by_lines=False)
-    pieces, by_lines = differences(*texts)
+    pieces, by_lines = differences(text_a, text_b)
     return DiffItem(a=shown_a, b=shown_b, same=False, pieces=pieces, by_lines=by_lines)
 
 

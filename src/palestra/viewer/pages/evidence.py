@@ -2,8 +2,11 @@
 conversation.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from palestra.errors import InputDataError
 from palestra.metrics import COMPONENTS
@@ -15,12 +18,8 @@ from palestra.schema import (
     TASK_INDEX,
     finite_reward,
 )
-from palestra.viewer.conversation import (
-    Transcript,
-    item_text,
-    utf16,
-)
-from palestra.viewer.index import RunPart
+from palestra.viewer.conversation import Transcript, utf16
+from palestra.viewer.index import RunPart, whole_text
 from palestra.viewer.pages.runs import text_of
 from palestra.viewer.replies.base import NamedText
 from palestra.viewer.replies.evidence import (
@@ -114,7 +113,7 @@ def _piece(span: Any, talk: Transcript) -> EvidenceSpan | None:
     item = talk.output(number)
     if item is None:
         return None
-    text = item_text(talk.read(item))
+    [(_, text)] = talk.texts([item])
     if not 0 <= start < end <= len(text):
         return None
     return EvidenceSpan(
@@ -151,8 +150,12 @@ def _talk_text(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("output"), list):
         return _talk_text(value["output"])
     if isinstance(value, list):
-        return "\n\n".join(filter(None, map(item_text, value)))
-    return item_text(value)
+        return "\n\n".join(filter(None, map(_item_text, value)))
+    return _item_text(value)
+
+
+def _item_text(value: Any) -> str:
+    return whole_text(msgspec.Raw(json.dumps(value, ensure_ascii=False).encode(errors="replace")))
 
 
 def _list(value: Any) -> list[Any]:

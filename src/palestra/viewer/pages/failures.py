@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
+from palestra.analysis import split_row
 from palestra.api import diagnose
 from palestra.doctor import Diagnosis
 from palestra.errors import PalestraError
 from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, RunPaths, open_packed, with_compressed
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.index import IndexSnapshot, RunPart
+from palestra.viewer.conversation import decoded
+from palestra.viewer.index import IndexSnapshot, RunPart, read_row
 from palestra.viewer.pages.stored import meaning_of
 from palestra.viewer.pages.terms import term
 from palestra.viewer.reads import ReadStop
@@ -20,6 +23,8 @@ from palestra.viewer.replies.failures import FailureNode, FailureRow, FailureTre
 from palestra.viewer.requests import PageRequest
 
 MOST_ROWS: Final = 50
+MOST_MESSAGES: Final = 100
+"""The most frequent messages of a cause are shown; to explain each takes some milliseconds."""
 MESSAGE_CHARACTERS: Final = 1_000
 LINES_BETWEEN_CHECKS: Final = 1_000
 Level = Literal["class", "layer", "cause", "message"]
@@ -37,6 +42,10 @@ class _FailureLine(msgspec.Struct):
     task: Any = msgspec.field(default=None, name="_ng_task_index")
     rollout: Any = msgspec.field(default=None, name="_ng_rollout_index")
     response: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_decode = msgspec.json.Decoder(_FailureLine).decode
+_FIELDS: Final = msgspec.structs.fields(_FailureLine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ def failures(request: PageRequest) -> FailureTree:
     attempts = list(_attempts(opened, snapshot, request.stop))
     diagnosis, problem = _diagnosis(opened)
     return FailureTree(
-        nodes=_nodes(attempts, 0, ""),
+        nodes=_nodes(attempts, 0, "", request.stop),
         attempts=len(attempts),
         absent=problem or ("" if attempts else "No attempt failed."),
         findings=[] if diagnosis is None else list(finding_lines(diagnosis)),
@@ -66,20 +75,43 @@ def failures(request: PageRequest) -> FailureTree:
 
 
 def _attempts(opened: OpenRun, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[_FailedAttempt]:
-    decode = msgspec.json.Decoder(_FailureLine).decode
     for output in opened.place.outputs:
         path = with_compressed(RunPaths(output).failures)
-        if path is None:
-            continue
-        with open_packed(path) as file:
-            for number, line in enumerate(file):
-                if number % LINES_BETWEEN_CHECKS == 0:
-                    stop.check()
-                try:
-                    fields = decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    continue  # the run page lists lines that cannot be read
+        lines = _lines(path, stop) if path is not None else _outcome_lines(output, snapshot, stop)
+        for line in lines:
+            fields = _failure_line(line)
+            if fields is not None:  # the run page lists lines that cannot be read
                 yield _failed_attempt(fields, snapshot)
+
+
+def _lines(path: Path, stop: ReadStop) -> Iterator[bytes]:
+    with open_packed(path) as file:
+        for number, line in enumerate(file):
+            if number % LINES_BETWEEN_CHECKS == 0:
+                stop.check()
+            yield line
+
+
+def _outcome_lines(output: Path, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[bytes]:
+    """Yield the failed attempts that stand among the results of an output: outcomes of training."""
+    for row in snapshot.rollouts.select("has:class").tolist():
+        stop.check()
+        for row_place in snapshot.attempts(row):
+            if row_place.path == output:
+                yield read_row(row_place)
+
+
+def _failure_line(line: bytes) -> _FailureLine | None:
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # Python's own JSON: NaN, lone surrogates
+        fields = split_row(line)
+    if fields is None or not fields.get(FAILURE_CLASS):
+        return None
+    labels = {field.name: fields.get(field.encode_name) for field in _FIELDS}
+    response = labels.pop("response")
+    values = {name: decoded(bytes(raw)) for name, raw in labels.items() if raw is not None}
+    return _FailureLine(**values, response=msgspec.Raw(b"null") if response is None else response)
 
 
 def _failed_attempt(fields: _FailureLine, snapshot: IndexSnapshot) -> _FailedAttempt:
@@ -99,20 +131,27 @@ def _failed_attempt(fields: _FailureLine, snapshot: IndexSnapshot) -> _FailedAtt
     )
 
 
-def _nodes(attempts: Sequence[_FailedAttempt], depth: int, query: str) -> list[FailureNode]:
+def _nodes(
+    attempts: Sequence[_FailedAttempt], depth: int, query: str, stop: ReadStop
+) -> list[FailureNode]:
     groups: dict[str, list[_FailedAttempt]] = {}
     for attempt in attempts:
         groups.setdefault(attempt.path[depth], []).append(attempt)
-    nodes = [_node(name, group, depth, query) for name, group in groups.items()]
-    return sorted(nodes, key=lambda node: (-node.attempts, node.name))
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    shown = largest[:MOST_MESSAGES] if _LEVELS[depth] == "message" else largest
+    return [_node(name, group, depth, query, stop) for name, group in shown]
 
 
-def _node(name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str) -> FailureNode:
+def _node(
+    name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str, stop: ReadStop
+) -> FailureNode:
+    stop.check()
     level = _LEVELS[depth]
     is_leaf = level == "message"
     own_term = term(level, name) if name and not is_leaf else ""
     narrowed = " ".join(filter(None, [query, own_term]))
     cause, action = meaning_of(attempts[0].path[2], attempts[0].path[3]) if depth > 1 else ("", "")
+    nodes = [] if is_leaf else _nodes(attempts, depth + 1, narrowed, stop)
     return FailureNode(
         level=level,
         name=name,
@@ -123,7 +162,8 @@ def _node(name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str)
         next_action=action,
         query=narrowed,
         rows=[_row(attempt) for attempt in attempts[:MOST_ROWS]] if is_leaf else [],
-        nodes=[] if is_leaf else _nodes(attempts, depth + 1, narrowed),
+        nodes=nodes,
+        others=0 if is_leaf else len(attempts) - sum(node.attempts for node in nodes),
     )
 
 
@@ -144,7 +184,7 @@ def _row(attempt: _FailedAttempt) -> FailureRow:
 def _diagnosis(opened: OpenRun) -> tuple[Diagnosis | None, str]:
     """Return what `palestra diagnose` says, or why it says nothing."""
     try:
-        return diagnose(str(opened.place.path)), ""
+        return diagnose(opened.place.argument), ""
     except PalestraError as error:
         return None, error.message
 

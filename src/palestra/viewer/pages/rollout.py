@@ -111,7 +111,10 @@ def _neighbours(
 ) -> tuple[list[Cell] | None, list[Cell] | None]:
     """Return the keys of the rollouts before and after a row in the table that it was opened from."""
     table = snapshot.rollouts
-    rows = table.select(parse_query(request.text("q")))
+    query = parse_query(request.text("q"))
+    if query.texts:  # the table shows hits, which only reading all rows would find again
+        return None, None
+    rows = table.select(query)
     if request.text("sort"):
         rows = table.sort(rows, request.text("sort"))
     [positions] = np.nonzero(rows == row)

@@ -200,7 +200,7 @@ def line_of(catalog: Catalog, opened: OpenRun) -> RunLine:
 def bad_lines(opened: OpenRun, limit: int) -> list[UnreadableLine]:
     """Return the lines that cannot be read, at most `limit`."""
     return [
-        UnreadableLine(file=str(p.path), line=p.line, offset=0, reason=p.reason)
+        UnreadableLine(file=str(p.path), line=p.line, reason=p.reason)
         for p in opened.snapshot.problems[:limit]
     ]
 

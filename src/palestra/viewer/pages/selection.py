@@ -87,7 +87,7 @@ def _task(task: JudgedTask) -> SelectedTask:
 def command_of(opened: OpenRun, criteria: SelectionCriteria) -> str:
     """Return the command that exports the kept tasks."""
     output = opened.place.path
-    words = ["palestra", "select", str(output)]
+    words = ["palestra", "select", opened.place.argument]
     if criteria.band is not None:
         words += ["--band", f"{criteria.band.low:g}..{criteria.band.high:g}"]
     defaults = SelectionCriteria()

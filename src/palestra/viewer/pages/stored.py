@@ -23,7 +23,14 @@ from palestra.schema import (
 )
 from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import decoded, row_fields, small_fields
-from palestra.viewer.index import IndexedPlace, IndexSnapshot, RunPart, read_row
+from palestra.viewer.index import (
+    IndexedPlace,
+    IndexSnapshot,
+    RunPart,
+    fields_of,
+    items_of,
+    read_row,
+)
 from palestra.viewer.pages.rollout import main_place, opened
 from palestra.viewer.pages.tables import key_of_row
 from palestra.viewer.replies.base import NamedText, TaskName
@@ -44,8 +51,6 @@ TREE_ENTRIES: Final = 500
 MOST_BODY_CHARACTERS: Final = 65_536
 MOST_POINTER: Final = 64
 _RESPONSE_ONLY: Final = frozenset({"response", CREATE_PARAMS})
-_RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
-_RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def raw(request: PageRequest) -> RawRange:
@@ -117,15 +122,13 @@ def _at(value: bytes, path: str) -> bytes:
 
 
 def _members(value: bytes) -> list[tuple[str, bytes]]:
+    raw = msgspec.Raw(value.lstrip())
     try:
         if value.lstrip()[:1] == b"[":
-            items = enumerate(_RAW_LIST.decode(value))
-            return [(str(number), bytes(item)) for number, item in items]
-        if value.lstrip()[:1] == b"{":
-            return [(name, bytes(item)) for name, item in _RAW_OBJECT.decode(value).items()]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return [(str(number), bytes(item)) for number, item in enumerate(items_of(raw))]
+        return [(name, bytes(item)) for name, item in fields_of(raw).items()]
+    except (ValueError, RecursionError) as error:
         raise InputDataError(f"this is not JSON: {error}") from error
-    return []
 
 
 def _entry(path: str, name: str, value: bytes) -> TreeEntry:
@@ -213,7 +216,7 @@ def _reverify(
     if task is None or rollout is None:
         return ""
     is_scored = snapshot.place(row, RunPart.RESULT) is not None
-    output = run.place.path
+    output = run.place.output_of(main_place(snapshot, row).path)
     words = ["palestra", "reverify", "--rollouts", str(output)]
     words += [] if is_scored else ["--with-failures"]
     environment = run.head().environment
@@ -298,8 +301,7 @@ def times(request: PageRequest) -> Times:
     """Answer when the rollout and its attempts ran, as far as the files say."""
     run, snapshot, row = opened(request)
     task, rollout = key_of_row(snapshot, row)
-    output = run.place.path
-    file = RunPaths(output).events
+    file = RunPaths(run.place.output_of(main_place(snapshot, row).path)).events
     spans = list(_spans(_events(file, task, rollout))) if file.is_file() else []
     if spans:
         return Times(spans=spans, absent="", source=str(file))

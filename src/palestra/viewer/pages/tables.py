@@ -269,17 +269,13 @@ def histograms(request: PageRequest) -> Histograms:
 
 
 def _histogram(table: RowTable, rows: IntArray, name: str) -> FieldHistogram:
-    everything = table.histogram(np.arange(len(table)), name)
-    edges = [float(edge) for edge in everything.edges]
-    values = table.numbers(name)[rows]
-    present = values[~np.isnan(values)]
-    counts = np.histogram(present, edges)[0] if len(edges) > 1 else np.zeros(0, np.int64)
+    histogram = table.histogram(rows, name)
     return FieldHistogram(
         field=name,
-        edges=edges,
-        counts=counts.tolist(),
-        all_counts=[int(count) for count in everything.counts],
-        missing=len(values) - len(present),
+        edges=[float(edge) for edge in histogram.edges],
+        counts=list(histogram.counts),
+        all_counts=list(histogram.all_counts),
+        missing=histogram.absent,
     )
 
 

@@ -30,6 +30,7 @@ VARIANT_CHARACTERS: Final = 60
 """In so many items of each rollout the first difference is looked for."""
 _PREFIX: Final = f"{COMPONENTS}."
 _FIELDS: Final = ("rollout", "outcome", "reward", "tokens.in", "tokens.out", "turns", "last_answer")
+_ANSWER_FIELDS: Final = ("rollout", "reward", "last_answer", EXTRACTED)
 _TASK_FIELDS: Final = ("prompt", "mean", "std", "pass_rate", "learnability", "n")
 
 
@@ -59,7 +60,7 @@ def task(request: PageRequest) -> TaskGroup:
         std=about.get("std"),
         pass_rate=about.get("pass_rate"),
         learnability=about.get("learnability"),
-        answers=_answers(members),
+        answers=_answers(_values(snapshot.rollouts, rows, _ANSWER_FIELDS)),
         difference=_first_difference(snapshot, group_rows, request.stop),
         previous=_neighbour(snapshot, number - 1),
         next=_neighbour(snapshot, number + 1),

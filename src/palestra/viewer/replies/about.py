@@ -12,8 +12,6 @@ class FileLine(Reply, frozen=True, kw_only=True):
     bytes: int | None
     """Null when it does not exist."""
     modified_at: float | None
-    lines: int | None
-    """The number of indexed lines; null for files that are not indexed."""
 
 
 class About(Reply, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """The reply about a run over many jobs."""
 
+from typing import Literal
+
 from palestra.viewer.replies.base import Count, Reply
 
 
@@ -10,6 +12,8 @@ class UnitLine(Reply, frozen=True, kw_only=True):
     seed: str
     chunk: str
     standing: str
+    tone: Literal["good", "bad", "open"]
+    """Whether it is done, needs somebody, or goes on by itself."""
     reason: str
     job: str
     job_id: str

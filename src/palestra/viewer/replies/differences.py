@@ -42,5 +42,7 @@ class Diff(Reply, frozen=True, kw_only=True):
     items: list[DiffItem]
     start: int
     total: int
+    limit: int
+    """The largest number of items in one reply."""
     first_token: TokenDifference | None
     """The first token id that differs; null when there are no ids or none differs."""

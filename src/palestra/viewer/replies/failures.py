@@ -29,6 +29,8 @@ class FailureNode(Reply, frozen=True, kw_only=True):
     rows: list[FailureRow]
     """Of a message: the first 50."""
     nodes: list["FailureNode"]
+    others: int
+    """The attempts whose messages are rarer than those in `nodes`."""
 
 
 class FindingLine(Reply, frozen=True, kw_only=True):

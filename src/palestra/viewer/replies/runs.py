@@ -62,7 +62,6 @@ class UnreadableLine(Reply, frozen=True, kw_only=True):
 
     file: str
     line: int
-    offset: int
     reason: str
 
 

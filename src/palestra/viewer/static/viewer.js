@@ -420,7 +420,7 @@
     },
     comparedTasks: {
       path: "/api/c/{a}/{b}/tasks",
-      parameters: ["q", "sort", "offset", "limit"],
+      parameters: ["q", "sort", "offset", "limit", "unmatched", "different_rows"],
       streams: false
     },
     select: {
@@ -1109,7 +1109,7 @@
     if (options.item !== void 0) search.set("item", String(options.item));
     return placeOf(`/r/${run}/t/${part(task)}/${part(rollout)}`, search);
   };
-  var reference = (run, task, rollout, row) => task === null || rollout === null ? `${run}/-/-/${row}` : `${run}/${task}/${rollout}`;
+  var reference = (run, task, rollout, row) => task === null || rollout === null ? `${run}/-/-/${row}` : `${run}/${part(task)}/${part(rollout)}`;
   var keyText = (task, rollout, row) => task === null || rollout === null ? `row ${row ?? "?"}` : `${task}:${rollout}`;
 
   // src/pages/about.tsx
@@ -1135,20 +1135,17 @@
     ] })
   ] });
   var Files = ({ about }) => {
-    const hasLines = about.files.some((file) => file.lines !== null);
     return /* @__PURE__ */ a3(Scrolling, { label: "Files", children: /* @__PURE__ */ a3("table", { children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
         /* @__PURE__ */ a3("th", { scope: "col", children: "Path" }),
         /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Size" }),
-        hasLines && /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Lines" }),
         /* @__PURE__ */ a3("th", { scope: "col", children: "Changed" })
       ] }) }),
       /* @__PURE__ */ a3("tbody", { children: about.files.map((file) => /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "row", children: visible(file.role) }),
         /* @__PURE__ */ a3("td", { class: "text", children: /* @__PURE__ */ a3(FilePath, { text: file.path }) }),
         /* @__PURE__ */ a3("td", { class: "n", children: file.bytes === null ? /* @__PURE__ */ a3("span", { class: "quiet", children: "not there" }) : bytes(file.bytes) }),
-        hasLines && /* @__PURE__ */ a3("td", { class: "n", children: file.lines === null ? "" : count(file.lines) }),
         /* @__PURE__ */ a3("td", { class: "nowrap", children: file.modified_at === null ? "" : moment(file.modified_at) })
       ] }, `${file.role} ${file.path}`)) })
     ] }) });
@@ -1162,13 +1159,11 @@
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "col", children: "File" }),
         /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Line" }),
-        /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "At byte" }),
         /* @__PURE__ */ a3("th", { scope: "col", children: "Reason" })
       ] }) }),
       /* @__PURE__ */ a3("tbody", { children: about.bad_lines.map((line) => /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3(Theirs, { text: line.file }) }),
         /* @__PURE__ */ a3("td", { class: "n", children: count(line.line) }),
-        /* @__PURE__ */ a3("td", { class: "n", children: count(line.offset) }),
         /* @__PURE__ */ a3("td", { children: visible(line.reason) })
       ] }, `${line.file} ${line.line}`)) })
     ] }) })
@@ -1281,8 +1276,8 @@
   var or = (value) => value === null ? "–" : count(value);
   var UnitRow = ({ unit }) => /* @__PURE__ */ a3("tr", { "data-row": true, id: unitId(unit), tabIndex: -1, children: [
     /* @__PURE__ */ a3("th", { scope: "row", children: unit.run ? /* @__PURE__ */ a3("a", { href: runPlace(unit.run), children: /* @__PURE__ */ a3(Theirs, { text: unit.name }) }) : /* @__PURE__ */ a3(Theirs, { text: unit.name }) }),
-    /* @__PURE__ */ a3("td", { class: "nowrap", children: /* @__PURE__ */ a3("span", { class: `standing ${toneOf(unit)}`, children: [
-      SIGNS[toneOf(unit)],
+    /* @__PURE__ */ a3("td", { class: "nowrap", children: /* @__PURE__ */ a3("span", { class: `standing ${unit.tone}`, children: [
+      SIGNS[unit.tone],
       " ",
       visible(unit.standing)
     ] }) }),
@@ -1310,7 +1305,6 @@
     ] })
   ] });
   var unitId = (unit) => `unit-${unit.seed}-${unit.chunk}`;
-  var toneOf = (unit) => /done|complete|finished/.test(unit.standing) ? "good" : /fail|dead|lost|missing|stopped/.test(unit.standing) ? "bad" : "open";
   var Grid = ({ units }) => {
     const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
     const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
@@ -1326,7 +1320,7 @@
           const unit = units.find((candidate) => candidate.seed === seed && candidate.chunk === chunk);
           if (!unit) return /* @__PURE__ */ a3("td", {}, chunk);
           const tip = `${unit.standing}: ${or(unit.scored)} of ${or(unit.expected)} scored`;
-          return /* @__PURE__ */ a3("td", { class: toneOf(unit), children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: SIGNS[toneOf(unit)] }) }, chunk);
+          return /* @__PURE__ */ a3("td", { class: unit.tone, children: /* @__PURE__ */ a3("a", { href: `#${unitId(unit)}`, "data-tip": visible(tip), "aria-label": `Seed ${visible(seed)}, chunk ${visible(chunk)}: ${visible(tip)}`, children: SIGNS[unit.tone] }) }, chunk);
         })
       ] }, seed)) })
     ] }) });
@@ -1642,6 +1636,7 @@
     const kept = hasGroups(query) ? [`(${query})`] : termsOf(query).filter((old) => fieldOf(old) !== field);
     return [...kept, ...term ? [term] : []].join(" ").trim();
   };
+  var equals = (field, value) => `${field}:${/^[\w.+-]+$/.test(value) && !value.includes("..") ? value : `"${value.replaceAll('"', "")}"`}`;
   var between = (field, low, high) => `${field}:${low}..${high}`;
   var askedOf = (query, field) => {
     const term = termsOf(query).find((candidate) => candidate.startsWith(`${field}:`));
@@ -1651,7 +1646,7 @@
   // src/parts/query.tsx
   var setQuery = (query) => setParameters({ q: query || null, offset: null }, { replace: false });
   var EXAMPLES = ["outcome:scored reward<1", 'tokens.out>2000 -"boxed"', "pass_rate:0.1..0.9", 'text:"division by zero"'];
-  var PLACEHOLDERS = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 family:algebra" };
+  var PLACEHOLDERS = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 a.family:algebra" };
   var QueryBox = ({ query, error, place }) => {
     const [text, setText] = d2(query);
     const input = T2(null);
@@ -1747,17 +1742,18 @@
   };
 
   // src/pages/diff.tsx
-  var PAGE = 500;
   var placeOfReference = (text) => {
     const [run = "", task = "-", rollout = "-", row] = text.split("/");
-    return `/r/${run}/t/${encodeURIComponent(task)}/${encodeURIComponent(rollout)}${row ? `?row=${row}` : ""}`;
+    return `/r/${run}/t/${task}/${rollout}${row ? `?row=${row}` : ""}`;
   };
   var placeOfItem = (place, at) => `${place}${place.includes("?") ? "&" : "?"}item=${at}`;
-  var closeDiff = () => setParameters({ diff: null }, { replace: false });
-  var DiffView = ({ pair: pair2 }) => {
+  var closeDiff = () => setParameters({ diff: null, from: null, equal: null }, { replace: false });
+  var DiffView = ({ search }) => {
+    const pair2 = search.get("diff") ?? "";
     const [a4 = "", b2 = ""] = pair2.split(",");
-    const [start, setStart] = d2(0);
-    const [all, showAll] = d2(false);
+    const start = Number(search.get("from") ?? 0);
+    const all = search.get("equal") === "true";
+    const goTo = (item) => setParameters({ from: item > 0 ? String(item) : null });
     const reply = useReply(request("diff", {}, { a: a4, b: b2, start }));
     useKeys({ Escape: closeDiff, d: closeDiff });
     useRowKeys();
@@ -1770,15 +1766,15 @@
       /* @__PURE__ */ a3("p", { class: "table-tools", children: [
         /* @__PURE__ */ a3(FirstToken, { diff }),
         /* @__PURE__ */ a3("label", { children: [
-          /* @__PURE__ */ a3("input", { type: "checkbox", checked: all, onChange: () => showAll(!all) }),
+          /* @__PURE__ */ a3("input", { type: "checkbox", checked: all, onChange: () => setParameters({ equal: all ? null : "true" }) }),
           " Show what is equal"
         ] }),
-        /* @__PURE__ */ a3("button", { type: "button", onClick: () => setParameters({ diff: `${b2},${a4}` }), children: "Swap" }),
+        /* @__PURE__ */ a3("button", { type: "button", onClick: () => setParameters({ diff: `${b2},${a4}`, from: null }), children: "Swap" }),
         /* @__PURE__ */ a3("button", { type: "button", onClick: closeDiff, children: "Close" })
       ] }),
       /* @__PURE__ */ a3(Items, { items: diff.items, all, places: [placeOfReference(a4), placeOfReference(b2)] }),
-      diff.total > PAGE && /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": "Pages of the difference", children: [
-        /* @__PURE__ */ a3("button", { type: "button", disabled: start === 0, onClick: () => setStart(Math.max(0, start - PAGE)), children: "Previous" }),
+      diff.total > diff.limit && /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": "Pages of the difference", children: [
+        /* @__PURE__ */ a3("button", { type: "button", disabled: start === 0, onClick: () => goTo(start - diff.limit), children: "Previous" }),
         /* @__PURE__ */ a3("p", { children: [
           "items ",
           diff.start + 1,
@@ -1787,7 +1783,7 @@
           " of ",
           diff.total
         ] }),
-        /* @__PURE__ */ a3("button", { type: "button", disabled: diff.start + PAGE >= diff.total, onClick: () => setStart(start + PAGE), children: "Next" })
+        /* @__PURE__ */ a3("button", { type: "button", disabled: diff.start + diff.items.length >= diff.total, onClick: () => goTo(start + diff.limit), children: "Next" })
       ] })
     ] }) });
   };
@@ -1805,9 +1801,9 @@
   ] });
   var FirstToken = ({ diff }) => {
     const first = diff.first_token;
-    const same = diff.items.length > 0 && diff.items.every((item) => item.same);
+    const same = diff.items.length > 0 && diff.items.length === diff.total && diff.items.every((item) => item.same);
     return /* @__PURE__ */ a3("span", { class: "quiet", children: [
-      same && diff.total <= PAGE && "The conversations are equal. ",
+      same && "The conversations are equal. ",
       first && `Token ids differ first in turn ${first.turn}, position ${first.position}: ${first.a ?? "none"} and ${first.b ?? "none"}.`
     ] });
   };
@@ -1874,7 +1870,7 @@
     const reply = useReply(request("compare", { a: a4, b: b2 }, flags));
     const [query, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
     const offset = Number(search.get("offset") ?? 0);
-    const tasks = useReply(request("comparedTasks", { a: a4, b: b2 }, { q: query, sort, offset, limit: SIZE }));
+    const tasks = useReply(request("comparedTasks", { a: a4, b: b2 }, { ...flags, q: query, sort, offset, limit: SIZE }));
     const worst = offset === 0 && !sort && !query ? tasks.data?.tasks[0] : void 0;
     const worstPair = worst && pairOf(worst, a4, b2, true);
     useKeys(pair2 ? {} : { Escape: () => go("/"), d: worstPair ? () => setParameters({ diff: worstPair }, { replace: false }) : void 0 });
@@ -1886,24 +1882,27 @@
         ] }),
         /* @__PURE__ */ a3("ul", { children: /* @__PURE__ */ a3("li", { children: /* @__PURE__ */ a3("a", { href: `/c/${b2}/${a4}${flagsOf(search)}`, children: "Swap A and B" }) }) })
       ] }),
-      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: pair2 ? /* @__PURE__ */ a3(DiffView, { pair: pair2 }, pair2) : /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: pair2 ? /* @__PURE__ */ a3(DiffView, { search }, pair2) : /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("h1", { class: "small", children: "Is B better than A?" }),
         /* @__PURE__ */ a3(Panel, { reply: reply.error ? { ...reply, data: null } : reply, class: "first", children: (comparison) => /* @__PURE__ */ a3(Said, { comparison }) }),
         reply.error && /* @__PURE__ */ a3("p", { class: "links", children: [
           /* @__PURE__ */ a3("a", { href: placeWith({ unmatched: "true" }), children: "Leave these tasks out" }),
           /* @__PURE__ */ a3("a", { href: placeWith({ different_rows: "true" }), children: "Compare them anyway" })
         ] }),
-        /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
-        /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
-        tasks.error && tasks.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: tasks.error }),
-        tasks.data?.total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "No task has a score in both runs." }),
-        tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
-          /* @__PURE__ */ a3(Pages, { offset: tasks.data.offset, size: SIZE, matches: tasks.data.matches, total: tasks.data.total, noun: "tasks" }),
-          /* @__PURE__ */ a3(Table, { label: "Compared tasks", sort, heads: HEADS, children: tasks.data.tasks.map((task) => /* @__PURE__ */ a3(TaskLine, { task, a: a4, b: b2 }, task.task)) })
-        ] })
+        !reply.error && /* @__PURE__ */ a3(Tasks, { tasks, query, sort, a: a4, b: b2 })
       ] }) })
     ] });
   };
+  var Tasks = ({ tasks, query, sort, a: a4, b: b2 }) => /* @__PURE__ */ a3($, { children: [
+    /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
+    /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
+    tasks.error && tasks.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: tasks.error }),
+    tasks.data?.total === 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: "No task has a score in both runs." }),
+    tasks.data && tasks.data.total > 0 && tasks.error?.status !== 400 && /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3(Pages, { offset: tasks.data.offset, size: SIZE, matches: tasks.data.matches, total: tasks.data.total, noun: "tasks" }),
+      /* @__PURE__ */ a3(Table, { label: "Compared tasks", sort, heads: HEADS, children: tasks.data.tasks.map((task) => /* @__PURE__ */ a3(TaskLine, { task, a: a4, b: b2 }, task.task)) })
+    ] })
+  ] });
   var flagsOf = (search) => {
     const kept = new URLSearchParams([...search].filter(([name]) => name === "unmatched" || name === "different_rows"));
     return kept.size ? `?${kept}` : "";
@@ -2064,6 +2063,11 @@
       ] }),
       node.query && node.level !== "message" && node.attempts !== parent?.attempts && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", node.query), children: "All its rollouts" }) }),
       node.nodes.map((inner) => /* @__PURE__ */ a3(Node, { node: inner, parent: node, run, isOpen: node.nodes.length <= 3 }, `${inner.level} ${inner.name}`)),
+      node.others > 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: [
+        "and ",
+        amount(node.others, "attempt"),
+        " with rarer messages"
+      ] }),
       node.rows.length > 0 && /* @__PURE__ */ a3("p", { class: "links", children: [
         node.rows.map((row) => /* @__PURE__ */ a3("a", { href: rolloutPlace(run, row.task, row.rollout, { row: row.row }), "data-tip": row.kept ? "its answer was kept" : `attempt ${row.attempt}`, children: [
           visible(keyText(row.task, row.rollout, row.row)),
@@ -4402,11 +4406,12 @@
   var RANGE = 65536;
   var MEMBERS = 500;
   var RawView = ({ spot }) => {
-    const [start, setStart] = d2(0);
+    const start = Number(usePlace().search.get("from") ?? 0);
+    const goTo = (byte) => setParameters({ from: byte > 0 ? String(byte) : null });
     const reply = useReply(request("raw", spot.places, { row: spot.row, start }));
     return /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (range) => /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": "Ranges of the row", children: [
-        /* @__PURE__ */ a3("button", { type: "button", disabled: range.start === 0, onClick: () => setStart(Math.max(0, range.start - RANGE)), children: "Previous" }),
+        /* @__PURE__ */ a3("button", { type: "button", disabled: range.start === 0, onClick: () => goTo(range.start - RANGE), children: "Previous" }),
         /* @__PURE__ */ a3("p", { role: "status", children: [
           "bytes ",
           count(range.start),
@@ -4415,7 +4420,7 @@
           " of ",
           count(range.size)
         ] }),
-        /* @__PURE__ */ a3("button", { type: "button", disabled: range.end >= range.size, onClick: () => setStart(range.end), children: "Next" })
+        /* @__PURE__ */ a3("button", { type: "button", disabled: range.end >= range.size, onClick: () => goTo(range.end), children: "Next" })
       ] }),
       /* @__PURE__ */ a3("pre", { class: "theirs raw", dir: "auto", tabIndex: 0, role: "region", "aria-label": "Bytes of the row", children: visible(range.text) })
     ] }) });
@@ -4520,13 +4525,14 @@
     ] });
   };
   var Range = ({ turn, total, spot, first, chosen }) => {
-    const [start, setStart] = d2(Math.floor(first / SIZE2) * SIZE2);
+    const start = Math.floor(first / SIZE2) * SIZE2;
+    const goTo = (position) => setParameters({ token: `${turn}.${position}` });
     const reply = useReply(request("tokenRange", { ...spot.places, turn }, { row: spot.row, start }));
     return /* @__PURE__ */ a3(Panel, { reply, children: (range) => /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3(DenseLine, { values: range.log_probs, start: range.start, label: "Log prob by position; the list below has the numbers", title: "position of the token; up is its log prob" }),
       /* @__PURE__ */ a3(Cells, { range, turn, chosen }),
       total > SIZE2 && /* @__PURE__ */ a3("nav", { class: "pages", "aria-label": `Tokens of turn ${turn}`, children: [
-        /* @__PURE__ */ a3("button", { type: "button", disabled: start === 0, onClick: () => setStart(Math.max(0, start - SIZE2)), children: "Previous" }),
+        /* @__PURE__ */ a3("button", { type: "button", disabled: start === 0, onClick: () => goTo(start - SIZE2), children: "Previous" }),
         /* @__PURE__ */ a3("p", { children: [
           count(range.start + 1),
           " to ",
@@ -4534,7 +4540,7 @@
           " of ",
           count(range.total)
         ] }),
-        /* @__PURE__ */ a3("button", { type: "button", disabled: start + SIZE2 >= total, onClick: () => setStart(start + SIZE2), children: "Next" })
+        /* @__PURE__ */ a3("button", { type: "button", disabled: start + SIZE2 >= total, onClick: () => goTo(start + SIZE2), children: "Next" })
       ] })
     ] }) });
   };
@@ -4619,7 +4625,7 @@
     const members = group.data?.members ?? [];
     const options = { q: q2, sort, ...panel && { panel } };
     useRolloutKeys({ view, task, rollout, head: head.data, members, options, panel, isOff: pair2 !== null });
-    if (pair2) return /* @__PURE__ */ a3(DiffView, { pair: pair2 }, pair2);
+    if (pair2) return /* @__PURE__ */ a3(DiffView, { search }, pair2);
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3(Panel, { reply: head, class: "rollout-head", children: (data) => /* @__PURE__ */ a3(Title, { head: data, run: view.id, options, members }) }),
       /* @__PURE__ */ a3("nav", { class: "tabs", "aria-label": "Views of the rollout", children: PANELS.map(([name, title2]) => /* @__PURE__ */ a3("a", { href: placeWith({ panel: name || null }), "aria-current": panel === name ? "page" : void 0, children: title2 }, name)) }),
@@ -5419,7 +5425,7 @@
         /* @__PURE__ */ a3(Verdicts, { selection }),
         /* @__PURE__ */ a3(Command, { name: "The command that writes these tasks", text: selection.command }),
         /* @__PURE__ */ a3(Notes, { texts: selection.notices }),
-        /* @__PURE__ */ a3(Tasks, { selection, run: view.id }),
+        /* @__PURE__ */ a3(Tasks2, { selection, run: view.id }),
         selection.total > SIZE3 && /* @__PURE__ */ a3(PageButtons, { offset: selection.offset, total: selection.total })
       ] }) })
     ] });
@@ -5496,7 +5502,7 @@
       ] })
     ] })
   ] });
-  var Tasks = ({ selection, run }) => {
+  var Tasks2 = ({ selection, run }) => {
     const [all, showAll] = d2(false);
     const hidden = all ? 0 : Math.max(0, selection.tasks.length - FIRST);
     return /* @__PURE__ */ a3($, { children: [
@@ -5748,7 +5754,7 @@
   var TaskPage = ({ view, task, search }) => {
     const reply = useReply(request("task", { run: view.id, task }), { tick: view.tick });
     const pair2 = search.get("diff");
-    if (pair2) return /* @__PURE__ */ a3(DiffView, { pair: pair2 }, pair2);
+    if (pair2) return /* @__PURE__ */ a3(DiffView, { search }, pair2);
     return /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (group) => /* @__PURE__ */ a3(Group, { group, run: view.id, picked: search.get("pick") }, String(group.task)) });
   };
   var placeOfDiff = (run, task, a4, b2) => placeWith({ diff: `${reference(run, task, a4.rollout, a4.row)},${reference(run, task, b2.rollout, b2.row)}`, pick: null });
@@ -5811,13 +5817,13 @@
         " of ",
         count(group.rollouts),
         " are shown. ",
-        /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", `task:${group.task}`), children: "All of them" })
+        /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", equals("task", String(group.task))), children: "All of them" })
       ] }),
-      /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, tone: toneOf2(member, best, worst) }, member.row)) })
+      /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, tone: toneOf(member, best, worst) }, member.row)) })
     ] });
   };
   var NOTHING = "nothing";
-  var toneOf2 = (member, best, worst) => {
+  var toneOf = (member, best, worst) => {
     if (!best || !worst || best.reward === worst.reward) return "";
     return member.reward === best.reward ? "best" : member.reward === worst.reward ? "worst" : "";
   };
