@@ -167,10 +167,10 @@ def tasks(request: PageRequest) -> CompareTasks:
     pairs = _pairs(a.snapshot, b.snapshot, different_rows=request.flag("different_rows"))
     query = parse_query(request.text("q"))
     sort = request.text("sort") or query.sort or "delta"
-    read = _Values(a.snapshot, b.snapshot)
-    query.check_fields(read.names)
-    matching = [pair for pair in pairs if matches_query(query, partial(read.value, pair))]
-    matching = read.sorted(matching, sort)
+    values = _Values(a.snapshot, b.snapshot)
+    query.check_fields(values.names)
+    matching = [pair for pair in pairs if matches_query(query, partial(values.value, pair))]
+    matching = values.sorted(matching, sort)
     start = request.integer("offset")
     count = min(request.integer("limit", 100), PAGE_ROWS)
     return CompareTasks(

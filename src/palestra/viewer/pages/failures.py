@@ -138,8 +138,8 @@ def _nodes(
     for attempt in attempts:
         groups.setdefault(attempt.path[depth], []).append(attempt)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    shown = largest[:MOST_MESSAGES] if _LEVELS[depth] == "message" else largest
-    return [_node(name, group, depth, query, stop) for name, group in shown]
+    chosen = largest[:MOST_MESSAGES] if _LEVELS[depth] == "message" else largest
+    return [_node(name, group, depth, query, stop) for name, group in chosen]
 
 
 def _node(
