@@ -29,8 +29,14 @@ from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
 from palestra.viewer.index import Index, IndexProgress, IndexSnapshot, RunChanged, open_index
 from palestra.viewer.transcript_cache import TranscriptCache
 
+Signature = tuple[tuple[int, int] | None, ...]
+"""Size and time of change of each file of a run."""
 RENEW_LIVE_S: Final = 10.0
 """The least time between two overviews of a live run."""
+FOLLOWING_S: Final = 0.05
+"""How long a command waits for the viewer that writes the index, before it looks again."""
+GROWING_S: Final = 10.0
+"""A file that was written within this time may be in the middle of a line."""
 POLL_S: Final = 1.0
 ASK_EVERY_S: Final = 1.0
 REFRESH_S: Final = 0.5
@@ -113,11 +119,9 @@ class OpenRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that the files hold is indexed."""
+        """Whether every whole line of the files is indexed and in the snapshot."""
         progress = self.progress
-        if progress.bytes_total == 0:  # another viewer writes the index, and has not committed
-            return not any(_stat(path) for path in self.place.outputs)
-        return progress.bytes_indexed >= progress.bytes_total
+        return not (progress.has_more or progress.is_full) and self._index.is_current
 
     @property
     def snapshot(self) -> IndexSnapshot:
@@ -126,15 +130,38 @@ class OpenRun:
     @property
     def notices(self) -> Sequence[str]:
         """What the tables leave out or mark, and whether there is nothing to group by."""
+        notices = [*self.snapshot.notices, *filter(None, [self._left_out()])]
         table = self.snapshot.rollouts
-        if not self.group_by or not len(table) or table.text_counts("family"):
-            return self.snapshot.notices
-        return [*self.snapshot.notices, f"no row has a text in {self.group_by!r} to group by"]
+        if self.group_by and len(table) and not table.text_counts("family"):
+            notices.append(f"no row has a text in {self.group_by!r} to group by")
+        return notices
+
+    def _left_out(self) -> str:
+        """Return what of the files is not indexed though nothing more can be read now."""
+        progress = self.progress
+        left = progress.bytes_total - progress.bytes_indexed
+        if progress.is_full:
+            return (
+                f"only {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes are indexed: "
+                f"{progress.in_memory}"
+            )
+        if progress.has_more or left <= 0 or self._is_growing():
+            return ""
+        return (
+            f"{left:,} bytes after the last line break are left out: a run that still writes them "
+            "ends the line; else add a line break"
+        )
+
+    def _is_growing(self) -> bool:
+        """Whether a file was written a moment ago."""
+        stats = [_stat(path) for path in self.place.outputs]
+        latest = max((stat[1] for stat in stats if stat is not None), default=0)
+        return time.time() - latest / 1e9 < GROWING_S
 
     @property
     def is_behind(self) -> bool:
         """Whether the snapshot lacks rows that the files hold, and will have them."""
-        return not self.problem and not (self.is_complete and self._index.is_current)
+        return not self.problem and (self.progress.has_more or not self._index.is_current)
 
     def refresh(self, budget_s: float = REFRESH_S) -> None:
         """Read what was appended. Only one thread at a time does so."""
@@ -150,8 +177,11 @@ class OpenRun:
     def wait(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Refresh until everything is indexed, or `is_stopped` returns True."""
         self.refresh()
-        while not (self.is_complete or self.problem or is_stopped()):
+        while self.progress.has_more and not (self.problem or is_stopped()):
+            progress_before = self.progress
             self.refresh()
+            if self.progress == progress_before:  # another viewer writes the index
+                time.sleep(FOLLOWING_S)
         self.refresh(inf)  # a snapshot of all that was read
 
     def overview(self, *, least_age_s: float = RENEW_LIVE_S) -> Overview:
@@ -307,9 +337,7 @@ class Catalog:
 
     def _work(self) -> None:
         while not self._ending.is_set():
-            is_behind = self._refresh_watched()
-            if not is_behind:
-                self._renew_one_entry()
+            if not (self._refresh_watched() or self._renew_one_entry()):
                 self._wake.wait(POLL_S)
             self._wake.clear()
 
@@ -321,31 +349,47 @@ class Catalog:
         is_behind = False
         for run in watched:
             run.refresh()
-            is_behind |= not run.is_complete and not run.problem
+            is_behind |= run.progress.has_more and run.progress.is_writer and not run.problem
         return is_behind
 
-    def _renew_one_entry(self) -> None:
-        """Compute the line of one run whose files have changed."""
+    def _renew_one_entry(self) -> bool:
+        """Compute the line of one run whose files have changed, or read on for it. Return whether
+        there is more to read.
+        """
+        due = []
         for run_place in self.places:
             signature = _signature(run_place)
             known_entry = self._entries.get(run_place.id)
-            if known_entry is not None and not known_entry.is_due(signature):
-                continue
-            try:
-                entry = self._computed_entry(run_place)
-            except Exception as error:  # the other runs stay up to date
-                entry = _unreadable(run_place, error) if known_entry is None else known_entry.entry
-            self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
-            self._wake.set()
-            return
-
-    def _computed_entry(self, run_place: RunPlace) -> RunEntry:
+            if known_entry is None or known_entry.is_due(signature):
+                due.append((run_place, signature))
+        if not due:
+            return False
+        # the smallest first, so that a large run lets no other wait
+        run_place, signature = min(due, key=lambda item: sum(stat[0] for stat in item[1] if stat))
+        known_entry = self._entries.get(run_place.id)
         run = self._opened(run_place, watched_at=-inf)
         try:
-            run.wait(self._ending.is_set)
-            return run.entry()
-        finally:
-            self._close_unwatched(run)
+            if self._read_on(run):
+                return True
+            entry = run.entry()
+        except Exception as error:  # the other runs stay up to date
+            entry = _unreadable(run_place, error) if known_entry is None else known_entry.entry
+        if run.progress.has_more:  # another viewer writes the index: look again soon
+            signature = ()
+        self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
+        self._close_unwatched(run)
+        self._wake.set()
+        return False
+
+    def _read_on(self, run: OpenRun) -> bool:
+        """Read a run for a moment, so that those that are looked at do not wait for it. Return
+        whether there is more to read.
+        """
+        run.refresh()
+        if run.progress.has_more and run.progress.is_writer and not run.problem:
+            return True
+        run.refresh(inf)  # a snapshot of all that was read
+        return False
 
     def _close_unwatched(self, run: OpenRun) -> None:
         with self._lock:
@@ -358,17 +402,17 @@ class Catalog:
 class _KnownEntry:
     """A line of the list, and what the files were like when it was computed."""
 
-    signature: tuple[object, ...]
+    signature: Signature
     entry: RunEntry
     made_at: float
 
-    def is_due(self, signature: tuple[object, ...]) -> bool:
+    def is_due(self, signature: Signature) -> bool:
         """Whether the line is to be computed again. Lines of live runs wait."""
         waits = time.monotonic() - self.made_at < RENEW_LIVE_S
         return self.signature != signature and not waits
 
 
-def _signature(run_place: RunPlace) -> tuple[object, ...]:
+def _signature(run_place: RunPlace) -> Signature:
     """Return what changes whenever a file of the run does."""
     files = [file for path in run_place.outputs for file in RunPaths(path).recorded()]
     return tuple(_stat(path) for path in files)

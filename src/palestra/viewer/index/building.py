@@ -37,6 +37,8 @@ class Builder:
             columns, self._commit.fields, family=family, rows=self._commit.rows("results")
         )
         self._packed: dict[str, tuple[PieceReader, Iterator[LineBlock]]] = {}
+        self.has_more = True
+        """Whether the last `read` left lines; what follows the last line break waits for its rest."""
 
     def why_invalid(self) -> str:
         """Return why the columns do not describe the files any more; empty when they do."""
@@ -77,7 +79,9 @@ class Builder:
                 if self._extraction.is_large:
                     self._extraction.flush()
                 if time.monotonic() >= deadline:
+                    self.has_more = True
                     return True
+        self.has_more = False
         return is_changed
 
     def commit(self) -> Commit:
@@ -90,12 +94,6 @@ class Builder:
         self._commit.version += 1
         self._commit.columns = self._columns.states
         return copy.deepcopy(self._commit)
-
-    def progress(self) -> tuple[int, int]:
-        """Return how many bytes of the files are indexed, and how many they have."""
-        sources = self._commit.sources
-        indexed = sum(source.bytes_indexed() for source in sources)
-        return indexed, max(sum(source.bytes_total() for source in sources), indexed)
 
     def close(self) -> None:
         """Close the files."""
@@ -139,7 +137,9 @@ class Builder:
             return
         if source.path not in self._packed:
             source.packed_size = Path(source.path).stat().st_size
-            reader = PieceReader(Path(source.path), self._columns, f"copy{source.number}")
+            name = f"copy{source.number}"
+            most_copied = self._columns.room_for_copies
+            reader = PieceReader(Path(source.path), self._columns, name, most_copied=most_copied)
             blocks = line_blocks(reader, offset=0, first_line=1)
             self._packed[source.path] = reader, blocks
         reader, blocks = self._packed[source.path]

@@ -18,14 +18,12 @@ import numpy.typing as npt
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray
 from palestra.schema import FrameReader, codec_of, open_packed
-from palestra.viewer.index.storage import StoredColumns
+from palestra.viewer.index.storage import COPIES, SET_ASIDE_BYTES, StoredColumns
 
 PIECE_BYTES: Final = 1 << 20
 """How much of the uncompressed file a copied piece has, and several small frames together."""
 ENTERED_BYTES: Final = 4 << 20
 """A frame with more uncompressed bytes is copied; a smaller one is unpacked for each row."""
-SET_ASIDE_BYTES: Final = 20 << 30
-"""The largest size of the copies of one run, in bytes on disk."""
 READ_AGAIN_BYTES: Final = 64 << 20
 """How far a packed file without a copy is unpacked to read a row."""
 _LEVEL: Final = 1
@@ -183,7 +181,7 @@ class PieceReader:
         if self._copied + len(copy) > self._most_copied:
             self.copies = False
         if self.copies:
-            self._columns.append(f"{self._name}.copies", copy)
+            self._columns.append(f"{self._name}{COPIES}", copy)
             self._add(Piece(self._start, self._copied, len(copy), is_copy=True))
             self._copied += len(copy)
         del self._waiting[: len(data)]

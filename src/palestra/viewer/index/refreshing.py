@@ -16,7 +16,9 @@ from palestra.viewer.index.bounds import LOCK, USUAL_BOUNDS, IndexBounds, remove
 from palestra.viewer.index.building import Builder
 from palestra.viewer.index.commits import Commit
 from palestra.viewer.index.snapshot import IndexSnapshot
+from palestra.viewer.index.sources import run_sources
 from palestra.viewer.index.storage import (
+    COMMIT,
     StorageFull,
     StoredColumns,
     read_commit,
@@ -26,6 +28,8 @@ from palestra.viewer.index.storage import (
 
 _CHECKED_BYTES: Final = 64 << 20
 """The bounds are looked at whenever the index has grown by so much."""
+COMMIT_EVERY_S: Final = 0.5
+"""A long read is committed so often, so that little is lost when the memory or the disk is full."""
 _JOIN_SHARE: Final = 4
 """A snapshot is made when at least so many times its cost has passed since the last one."""
 
@@ -42,6 +46,10 @@ class IndexProgress:
     """Whether this process writes the index; else it follows another viewer."""
     in_memory: str = ""
     """Why the index is in memory only; empty when it is in the cache."""
+    has_more: bool = True
+    """Whether whole lines wait to be indexed, here or in the viewer that writes the index."""
+    is_full: bool = False
+    """Whether the rest of the files is left out, because the memory for indexes is used up."""
 
 
 class Index:
@@ -175,11 +183,14 @@ class Index:
         with self._memory_instead():
             if self._builder is not None and (reason := self._builder.why_invalid()):
                 self._begin_anew(reason)
-            if self._builder is not None and self._builder.read(deadline):
-                self._commit = self._builder.commit()
-                if self._folder is not None:
-                    self._store(self._folder)
-                    self._keep_within_bounds(self._folder)
+            while self._builder is not None:
+                if self._builder.read(min(deadline, time.monotonic() + COMMIT_EVERY_S)):
+                    self._commit = self._builder.commit()
+                    if self._folder is not None:
+                        self._store(self._folder)
+                        self._keep_within_bounds(self._folder)
+                if not self._builder.has_more or time.monotonic() >= deadline:
+                    return
 
     def _keep_within_bounds(self, folder: Path) -> None:
         """Go on in memory when the index has outgrown the bounds."""
@@ -211,6 +222,12 @@ class Index:
             self._to_memory(f"the cache cannot be written: {error.strerror}")
 
     def _to_memory(self, reason: str) -> None:
+        """Begin anew in memory. Another viewer may take the folder over."""
+        if self._folder is not None and self._lock is not None:
+            with contextlib.suppress(OSError):
+                (self._folder / COMMIT).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
         self._folder, self._in_memory = None, reason
         self._begin_anew("")
 
@@ -241,12 +258,22 @@ class Index:
         self._cost_s = self._made_at - began
 
     def _report(self) -> None:
-        if self._builder is not None:
-            indexed, total = self._builder.progress()
-        else:
-            sources = self._commit.sources
-            indexed = sum(source.bytes_indexed() for source in sources)
-            total = max(sum(source.bytes_total() for source in sources), indexed)
+        sources = self._commit.sources or list(run_sources(self._outputs))
+        indexed = sum(source.bytes_indexed() for source in sources)
+        total = max(sum(source.bytes_total() for source in sources), indexed)
         self.progress = IndexProgress(
-            indexed, total, self._rebuilt, self._builder is not None, self._in_memory
+            bytes_indexed=indexed,
+            bytes_total=total,
+            rebuilt=self._rebuilt,
+            is_writer=self._builder is not None,
+            in_memory=self._in_memory,
+            has_more=not self._is_full and self._has_more(),
+            is_full=self._is_full,
         )
+
+    def _has_more(self) -> bool:
+        if self._builder is not None:
+            return self._builder.has_more
+        if not self._commit.sources:  # the writer has not committed
+            return any(run_sources(self._outputs))
+        return any(source.has_line() for source in self._commit.sources)

@@ -50,6 +50,17 @@ class IndexedFile(msgspec.Struct):
         status = os.fstat(descriptor)
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
+    def has_line(self) -> bool:
+        """Whether a whole line waits behind what is indexed."""
+        if self.packed:
+            return not self.is_finished
+        with contextlib.suppress(OSError), Path(self.path).open("rb") as file:
+            file.seek(self.offset)
+            while piece := file.read(COMPARED_BYTES):
+                if b"\n" in piece:
+                    return True
+        return False
+
     def bytes_total(self) -> int:
         try:
             return Path(self.path).stat().st_size

@@ -26,6 +26,12 @@ MEMORY_BYTES: Final = 256 << 20
 _CHECKED_AT_ONCE: Final = 1 << 22
 
 
+COPIES: Final = ".copies"
+"""The ending of the columns with copies of packed files."""
+SET_ASIDE_BYTES: Final = 20 << 30
+"""The largest size of the copies of one run, in bytes on disk."""
+
+
 class StorageFull(Exception):
     """The index has no room left."""
 
@@ -60,6 +66,13 @@ class StoredColumns:
     def size(self) -> int:
         """The bytes of all columns."""
         return sum(state.size for state in self.states.values())
+
+    @property
+    def room_for_copies(self) -> int:
+        """How many more bytes of packed files may be copied; in memory, half of it is for columns."""
+        most_bytes = SET_ASIDE_BYTES if self._folder is not None else self._memory_bytes // 2
+        copied = sum(s.size for name, s in self.states.items() if name.endswith(COPIES))
+        return max(0, most_bytes - copied)
 
     def append(self, name: str, data: bytes | npt.NDArray[Any]) -> None:
         """Append to a column. Raises OSError, or StorageFull: the memory for indexes is used up."""
