@@ -139,16 +139,16 @@ class OpenRun:
     def _left_out(self) -> str:
         """Return what of the files is not indexed though nothing more can be read now."""
         progress = self.progress
-        left = progress.bytes_total - progress.bytes_indexed
+        unread = progress.bytes_total - progress.bytes_indexed
         if progress.is_full:
             return (
                 f"only {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes are indexed: "
                 f"{progress.in_memory}"
             )
-        if progress.has_more or left <= 0 or self._is_growing():
+        if progress.has_more or unread <= 0 or self._is_growing():
             return ""
         return (
-            f"{left:,} bytes after the last line break are left out: a run that still writes them "
+            f"{unread:,} bytes after the last line break are left out: a run that still writes them "
             "ends the line; else add a line break"
         )
 
