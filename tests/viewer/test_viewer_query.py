@@ -165,7 +165,7 @@ def response(*texts: str, tool: str = "") -> dict[str, Any]:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     rows = [
-        scored(0, 0, 1.0, response=response("first", "The Answer", tool="search"), kind="easy"),
+        scored(0, 0, 1.0, response=response("first", "The Answer", tool="search"), kind="easy", n=1234567),
         scored(0, 1, 0.0, response=response('Ünïcode "quoted"\nline', tool="look"), ok=True),
         scored(1, 0, 0.5, response=response("role of n"), kind="Hard"),
     ]
@@ -186,6 +186,7 @@ def run(tmp_path: Path) -> Run:
         ("kind:hard", [(1, 0)]),
         ("kind!=hard", [(0, 0)]),
         ("kind:~a", [(0, 0), (1, 0)]),
+        ("n:~34567", [(0, 0)]),
         ("ok:true", [(0, 1)]),
         ("tools:search", [(0, 0)]),
         ("tools:sear", []),

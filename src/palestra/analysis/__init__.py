@@ -40,6 +40,7 @@ from palestra.analysis.queries.tree import (
     WordTerm,
     decide_query,
     matches_query,
+    number_text,
 )
 from palestra.analysis.report.facts import Bar, CurvePoint, LengthBin, Lengths, Spread
 from palestra.analysis.report.markup import (
@@ -197,6 +198,7 @@ __all__ = [
     "load_side",
     "majorities_of",
     "matches_query",
+    "number_text",
     "output_entries",
     "pair_tasks",
     "parse_query",

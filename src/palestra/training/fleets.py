@@ -122,10 +122,11 @@ class PooledFleet:
 
     async def open(self, weights: int | None) -> None:
         """Make its client anew, and enter it. Raises the client's errors."""
+        self._weights = weights
         source = self._make()
         self._source = await self._stack.enter_async_context(source)
         self._forget_sent()
-        await self.look(weights)
+        await self.look(self._weights)  # which may have been set anew in the meantime
 
     async def close(self) -> None:
         """Leave its client. Errors are logged, as the fleet may be gone."""

@@ -14,6 +14,8 @@ TEXT: Final = "text"
 """The field with all texts of a rollout."""
 MANY: Final = frozenset({"tools", TEXT})
 """Fields with any number of values. A row never lacks them; it may have no value there."""
+_EXACT: Final = 2**53
+"""Whole numbers below it are exact as floating-point numbers."""
 COMPARED: Final = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 T = TypeVar("T")
@@ -227,4 +229,10 @@ def _of_value(leaf: WordTerm | ComparedTerm | BetweenTerm | ContainsTerm, value:
 
 
 def _as_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def number_text(value: float) -> str:
+    """Return a number as `field~part` reads it: a whole one without a point."""
+    is_whole = value.is_integer() and abs(value) < _EXACT
+    return str(int(value)) if is_whole else repr(value)

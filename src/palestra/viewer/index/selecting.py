@@ -15,6 +15,7 @@ from palestra.analysis import (
     Query,
     WordTerm,
     decide_query,
+    number_text,
 )
 from palestra.metrics import BoolArray, IntArray
 from palestra.viewer.index.columns import Column, LongColumn, NumberColumn, TextColumn
@@ -105,7 +106,7 @@ def _of_numbers(leaf: ComparedTerm | BetweenTerm | ContainsTerm, values: IntArra
         return (values >= low) & (values <= high)
     distinct, inverse = np.unique(values, return_inverse=True)
     part = leaf.part.lower()
-    contains = np.array([part in f"{value:g}" for value in distinct.tolist()], np.bool_)
+    contains = np.array([part in number_text(value) for value in distinct.tolist()], np.bool_)
     return contains[inverse]
 
 
