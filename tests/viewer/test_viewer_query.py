@@ -165,7 +165,14 @@ def response(*texts: str, tool: str = "") -> dict[str, Any]:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     rows = [
-        scored(0, 0, 1.0, response=response("first", "The Answer", tool="search"), kind="easy", n=1234567),
+        scored(
+            0,
+            0,
+            1.0,
+            response=response("first", "The Answer", tool="search"),
+            kind="easy",
+            n=1234567,
+        ),
         scored(0, 1, 0.0, response=response('Ünïcode "quoted"\nline', tool="look"), ok=True),
         scored(1, 0, 0.5, response=response("role of n"), kind="Hard"),
     ]
