@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from palestra.cli.console import guarded, say
+from palestra.cli.console import guarded, notice, say
 from palestra.cli.flags import imported
 from palestra.cli.guard import fork_under_guard
 from palestra.errors import ConfigError
@@ -214,6 +214,7 @@ def _names(_overrides: list[str]) -> int:
 
     names = [e.name for e in entry_points(group="console_scripts") if e.name.startswith("ng_")]
     say("\n".join(sorted(names)))
+    notice("each explains itself with --help; `gym --help` has the newer commands")
     return 0
 
 

@@ -70,6 +70,7 @@ def _show(selection: Selection, args: SelectArgs) -> None:
     if selection.failures:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(selection.failures.items()))
         say(f"not counted, neither as solved nor as failed: {counts}")
+        say("  (the command that collected them tries them again, with --resume)")
     if args.out is not None and selection.kept:
         say(f"  {shown(args.out)}")
         say(f"  {shown(provenance_path(args.out))}")
