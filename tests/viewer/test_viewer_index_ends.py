@@ -98,8 +98,7 @@ def test_the_end_of_a_torn_line_is_read_when_it_comes(tmp_path: Path) -> None:
 
 def test_a_run_that_does_not_fit_is_not_called_complete(tmp_path: Path) -> None:
     output = many(tmp_path / "a")
-    with closing(OpenRun(RunPlace.of([output]), None, None)) as run:
-        run._index = open_index([output], bounds=SMALL)
+    with closing(OpenRun(RunPlace.of([output]), None, None, bounds=SMALL)) as run:
         run.wait()
 
         assert run.progress.is_full

@@ -26,7 +26,15 @@ from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
 from palestra.schema import JsonDict, RunPaths, with_compressed
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
-from palestra.viewer.index import Index, IndexProgress, IndexSnapshot, RunChanged, open_index
+from palestra.viewer.index import (
+    USUAL_BOUNDS,
+    Index,
+    IndexBounds,
+    IndexProgress,
+    IndexSnapshot,
+    RunChanged,
+    open_index,
+)
 from palestra.viewer.transcript_cache import TranscriptCache
 
 Signature = tuple[tuple[int, int] | None, ...]
@@ -95,11 +103,15 @@ class OpenRun:
         group_by: str | None,
         cache: Path | None,
         conversations: TranscriptCache | None = None,
+        *,
+        bounds: IndexBounds = USUAL_BOUNDS,
     ) -> None:
-        """Open it. `conversations`: shared by all runs of a viewer."""
+        """Open it. `conversations`: shared by all runs of a viewer. `bounds`: of the index."""
         self.place = run_place
         self.group_by = group_by
-        self._index: Index = open_index(run_place.outputs, group_by=group_by, cache=cache)
+        self._index: Index = open_index(
+            run_place.outputs, group_by=group_by, cache=cache, bounds=bounds
+        )
         self._lock = threading.Lock()
         self._overview: Overview | None = None
         self.conversations = conversations or TranscriptCache()

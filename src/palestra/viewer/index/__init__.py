@@ -9,6 +9,7 @@ Glossary: a *place* is a file, a byte offset, a length and a line. A *row number
 table of one snapshot; keys (task, rollout) stay the same between snapshots, row numbers do not.
 """
 
+from palestra.viewer.index.bounds import USUAL_BOUNDS, IndexBounds
 from palestra.viewer.index.opening import forget, open_index
 from palestra.viewer.index.outcome_lines import row_of_outcome
 from palestra.viewer.index.outline import (
@@ -37,9 +38,11 @@ from palestra.viewer.index.tables import (
 )
 
 __all__ = [
+    "USUAL_BOUNDS",
     "FieldKind",
     "Histogram",
     "Index",
+    "IndexBounds",
     "IndexProgress",
     "IndexSnapshot",
     "IndexedPlace",
