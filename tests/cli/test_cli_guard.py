@@ -5,6 +5,8 @@ import os
 import pty
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -403,3 +405,28 @@ def test_a_server_that_is_not_made_in_time_ends_its_test(world: World) -> None:
     assert done.code == 1
     assert f"{app}:{len(app.read_text().splitlines())} in <module>" in done.err
     assert f"for {TIMEOUT_S} s, which is as long as a folder may take" in done.err
+
+
+IN_A_PROGRAM = """
+import threading
+from typer.testing import CliRunner
+from palestra.cli.main import app
+
+ending = threading.Event()
+threading.Thread(target=ending.wait).start()
+result = CliRunner().invoke(app, ["show", "mcqa"])
+ending.set()
+print("goes on after", result.exit_code)
+"""
+
+
+def test_a_command_within_a_program_leaves_the_threads_of_the_program_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stdout == "goes on after 0\n", done.stderr

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,4 +97,5 @@ def viewing(*paths: Path, cache: Path, **options: Any) -> Iterator[World]:
     with Catalog(places, cache=cache, **options) as catalog:
         for place in places.runs:
             catalog.run(place.id).wait()
-        yield World(make_app(Viewer(catalog), Access(TOKEN)), catalog)
+        with closing(make_app(Viewer(catalog), Access(TOKEN))) as app:
+            yield World(app, catalog)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -212,6 +212,7 @@ def fail(error: PalestraError) -> NoReturn:
 def guarded(command: Callable[[], int]) -> NoReturn:
     """Run a command; exit with its code, or with the code of the error that it raised."""
     _set_up_logging()
+    threads_before = threading.enumerate()
     try:
         code = command()
     except PalestraError as error:
@@ -224,7 +225,7 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         code = _end_on_full_disk(error)
-    _leave_threads_behind(code)
+    _leave_threads_behind(code, threads_before)
     raise SystemExit(code)
 
 
@@ -242,15 +243,15 @@ def _end_on_full_disk(error: OSError) -> int:
     )
 
 
-def _leave_threads_behind(code: int) -> None:
-    """Exit at once when a thread is left that may never end, such as an author's verifier.
+def _leave_threads_behind(code: int, threads_before: Sequence[threading.Thread]) -> None:
+    """Exit at once when the command leaves a thread that may never end, such as an author's verifier.
 
     The interpreter would wait for that thread. Idle threads of pools get a moment to end by
-    themselves.
+    themselves. `threads_before`: those of who called the command, who may go on.
     """
     deadline = time.monotonic() + THREADS_END_S
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
+        if thread not in threads_before and not thread.daemon:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 leave_now(code)

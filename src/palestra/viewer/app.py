@@ -104,8 +104,8 @@ _ASSETS: Final[Mapping[str, str]] = {
 _encoder = msgspec.json.Encoder()
 
 
-def make_app(viewer: Viewer, access: Access) -> ASGIApp:
-    """Return the app of one viewer. `access`: who may ask."""
+def make_app(viewer: Viewer, access: Access) -> "GuardedApp":
+    """Return the app of one viewer, to be closed. `access`: who may ask."""
     reads = Reads()
     streams = {
         "liveRuns": partial(_live_runs, reads),
@@ -121,14 +121,18 @@ def make_app(viewer: Viewer, access: Access) -> ASGIApp:
         Route(f"{API}{{rest:path}}", _unknown),
         Route("/{rest:path}", _page),
     ]
-    return GuardedApp(Starlette(routes=routes), access)
+    return GuardedApp(Starlette(routes=routes), access, reads)
 
 
 class GuardedApp:
     """Refuses requests before the app sees them, and adds the safe headers to every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, access: Access, reads: Reads) -> None:
+        self._app, self._access, self._reads = app, access, reads
+
+    def close(self) -> None:
+        """End the threads that read."""
+        self._reads.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -49,8 +49,9 @@ def serve(viewer: Viewer, door: Door, print_line: Callable[[str], None]) -> None
         port = listening.getsockname()[1]
         address = f"http://{shown_host(door.host)}:{port}/#token={token}"
         access = Access(token, allowed_hosts(door))
+        app = make_app(viewer, access)
         config = uvicorn.Config(
-            make_app(viewer, access),
+            app,
             log_level="critical",
             access_log=False,
             server_header=False,
@@ -60,7 +61,7 @@ def serve(viewer: Viewer, door: Door, print_line: Callable[[str], None]) -> None
         print_line(address)
         for line in ssh_lines(port, os.environ):
             print_line(line)
-        with opened_browser(address, enabled=door.opens_browser):
+        with contextlib.closing(app), opened_browser(address, enabled=door.opens_browser):
             _run(_Server(config), listening)
 
 
