@@ -1,4 +1,4 @@
-"""What a page is request, and what it answers from."""
+"""What the page asks for, and what the answers are made from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -162,8 +162,9 @@ def start_actor(
 ) -> Any:
     """Start an actor on the cluster, and wait until its fleet is ready. Return the actor's handle.
 
-    `actor`: the actor's class, made of `servers` and `settings`. `options`: Ray's options (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises the errors
-    of the fleet's start, and ConfigError: Ray is not installed.
+    `actor`: the actor's class, made of `servers` and `settings`. `options`: Ray's options
+    (`num_cpus`, `resources`, `scheduling_strategy`, …). Raises the errors of the fleet's start, and
+    ConfigError: Ray is not installed.
     """
     ray = _ray()
     handle = ray.remote(actor).options(**options).remote(servers, settings)

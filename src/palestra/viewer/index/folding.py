@@ -1,8 +1,9 @@
 """Finds a text in bytes, as it is or without case. Every character stands for itself: it is no
 regular expression.
 
-A text as it is needs only a plain search, which is the fastest. The case of ASCII letters is folded by lowering the bytes, which is fast. Other letters need a
-pattern with all their forms, which is slow; so parts without a hit are passed over by a plain search.
+A text as it is needs only a plain search, which is the fastest. The case of ASCII letters is folded
+by lowering the bytes, which is fast. Other letters need a pattern with all their forms, which is
+slow; so parts without a hit are passed over by a plain search.
 """
 
 import re
