@@ -4,6 +4,7 @@
 """
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,16 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
-    folder = tmp_path_factory.mktemp("runs")
-    write_run(folder / "whole", Shape())
-    write_run(folder / "failing", Shape(tasks=60, rollouts=6, failing=0.33))
-    for path in folder.rglob("*"):
-        os.utime(path, (WRITTEN_AT, WRITTEN_AT))
-    with viewing(folder, cache=tmp_path_factory.mktemp("cache")) as viewer:
-        yield viewer
+def viewer() -> Iterator[Viewer]:
+    # A short path, however the tests are run: it takes one line of the page.
+    with tempfile.TemporaryDirectory(prefix="runs-") as name:
+        folder = Path(name) / "runs"
+        write_run(folder / "whole", Shape())
+        write_run(folder / "failing", Shape(tasks=60, rollouts=6, failing=0.33))
+        for path in folder.rglob("*"):
+            os.utime(path, (WRITTEN_AT, WRITTEN_AT))
+        with viewing(folder, cache=Path(name) / "cache") as viewer:
+            yield viewer
 
 
 @pytest.fixture(scope="module")
