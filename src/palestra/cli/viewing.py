@@ -181,9 +181,9 @@ def _print_matching(args: ViewArgs, run_place: RunPlace) -> None:
     if args.as_json:
         say_json([dict(row) for row in values])
     elif is_of_tasks:
-        names = ("n", "solved", "pass_rate", "mean", "std", "learnability")
+        _, *names, _ = TASK_FIELDS
         print_table(
-            ("task", *names, "prompt"),
+            TASK_FIELDS,
             [_task_row(row, names) for row in values],
             right=",".join(names),
         )

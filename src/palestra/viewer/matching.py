@@ -10,6 +10,7 @@ from palestra.analysis import QueryError, parse_query
 from palestra.metrics import IntArray
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import IndexSnapshot, RowTable
+from palestra.viewer.pages.tables import SHOWN_OF_TASKS
 from palestra.viewer.query import search_text
 
 ROLLOUT_FIELDS: Final = (
@@ -22,7 +23,7 @@ ROLLOUT_FIELDS: Final = (
     "error_message",
     "last_answer",
 )
-TASK_FIELDS: Final = ("task", "n", "solved", "pass_rate", "mean", "std", "learnability", "prompt")
+TASK_FIELDS: Final = (*SHOWN_OF_TASKS, "prompt")
 ROWS_AT_ONCE: Final = 1_000
 
 

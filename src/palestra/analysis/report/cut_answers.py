@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from palestra.analysis.frame import RunFrame
-from palestra.analysis.report.facts import ENOUGH_ROLLOUTS, spread
+from palestra.analysis.report.facts import ENOUGH_ROLLOUTS
 from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.metrics import BoolArray, FloatArray
 
@@ -48,19 +48,18 @@ class CutAnswers:
     @classmethod
     def of(cls, frame: RunFrame, *, binary: bool) -> Self | None:
         """Return what the run says of its cut answers; None when no answer was cut."""
-        cut, reward, starts = frame.endings.truncated, frame.rollouts.reward, frame.rollouts.starts
+        cut, reward = frame.endings.truncated, frame.rollouts.reward
         if not cut.any():
             return None
         complete = reward[~cut]
-        best = spread(np.where(cut, 1.0, reward), starts).mean if binary else None
         length, near = _lengths(frame.rollouts.columns.values.get(LENGTH_FIELD), cut, reward)
         return cls(
             count=int(np.sum(cut)),
             solved=int(np.sum(reward[cut] >= 1)),
             mean_reward=float(np.mean(reward[cut])),
             complete_mean_reward=float(np.mean(complete)) if len(complete) else None,
-            run_mean_reward=spread(reward, starts).mean,
-            best_mean_reward=best,
+            run_mean_reward=float(np.mean(reward)),
+            best_mean_reward=float(np.mean(np.where(cut, 1.0, reward))) if binary else None,
             length=length,
             solved_near_limit=near,
         )

@@ -85,7 +85,7 @@ class RawText:
     def text(self) -> str:
         """The whole text."""
         if self.is_string:
-            return str(json.loads(bytes(memoryview(self.raw)), strict=False))
+            return str(decode_value(self.raw))
         return bytes(memoryview(self.raw)).decode("utf-8", "replace")
 
     @property

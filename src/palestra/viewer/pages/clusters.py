@@ -4,7 +4,7 @@ import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from palestra.cluster import (
     Executor,
@@ -20,7 +20,7 @@ from palestra.cluster import (
 from palestra.errors import PalestraError
 from palestra.viewer.discovery import digest_of
 from palestra.viewer.replies.base import Count
-from palestra.viewer.replies.clusters import ClusterPage, UnitLine
+from palestra.viewer.replies.clusters import ClusterPage, Tone, UnitLine
 from palestra.viewer.requests import PageRequest
 
 LOG_LINES: Final = 10
@@ -85,7 +85,8 @@ def _log(executor: Executor, status: RunStatus, unit: UnitStatus) -> list[str]:
     return tail(paths[-1]).splitlines()[-LOG_LINES:] if paths else []
 
 
-def tone_of(standing: Standing) -> Literal["good", "bad", "open"]:
+def tone_of(standing: Standing) -> Tone:
+    """Return whether a unit is done, needs somebody, or goes on by itself."""
     if standing is Standing.DONE:
         return "good"
     return "open" if standing.active or standing is Standing.NOT_SUBMITTED else "bad"

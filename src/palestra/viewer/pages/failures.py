@@ -1,6 +1,6 @@
 """The failed attempts of a run as a tree, and what `palestra diagnose` says."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -75,29 +75,34 @@ def failures(request: PageRequest) -> FailureTree:
 
 
 def _attempts(opened: OpenRun, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[_FailedAttempt]:
-    for output in opened.place.outputs:
-        path = with_compressed(RunPaths(output).failures)
-        lines = _lines(path, stop) if path is not None else _outcome_lines(output, snapshot, stop)
-        for line in lines:
-            fields = _failure_line(line)
-            if fields is not None:  # the run page lists lines that cannot be read
-                yield _failed_attempt(fields, snapshot)
+    for line in _lines(opened.place.outputs, snapshot, stop):
+        fields = _failure_line(line)
+        if fields is not None:  # the run page lists lines that cannot be read
+            yield _failed_attempt(fields, snapshot)
 
 
-def _lines(path: Path, stop: ReadStop) -> Iterator[bytes]:
-    with open_packed(path) as file:
-        for number, line in enumerate(file):
-            if number % LINES_BETWEEN_CHECKS == 0:
-                stop.check()
-            yield line
+def _lines(outputs: Sequence[Path], snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[bytes]:
+    """Yield the rows of all failed attempts."""
+    failure_files = {output: with_compressed(RunPaths(output).failures) for output in outputs}
+    for path in filter(None, failure_files.values()):
+        with open_packed(path) as file:
+            for number, line in enumerate(file):
+                if number % LINES_BETWEEN_CHECKS == 0:
+                    stop.check()
+                yield line
+    others = {output for output, path in failure_files.items() if path is None}
+    if others:
+        yield from _outcome_lines(others, snapshot, stop)
 
 
-def _outcome_lines(output: Path, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[bytes]:
-    """Yield the failed attempts that stand among the results of an output: outcomes of training."""
+def _outcome_lines(
+    outputs: Collection[Path], snapshot: IndexSnapshot, stop: ReadStop
+) -> Iterator[bytes]:
+    """Yield the failed attempts that stand among the results of outputs: outcomes of training."""
     for row in snapshot.rollouts.select("has:class").tolist():
         stop.check()
         for row_place in snapshot.attempts(row):
-            if row_place.path == output:
+            if row_place.path in outputs:
                 yield read_row(row_place)
 
 

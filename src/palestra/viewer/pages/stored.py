@@ -122,9 +122,10 @@ def _at(value: bytes, path: str) -> bytes:
 
 
 def _members(value: bytes) -> list[tuple[str, bytes]]:
-    raw = msgspec.Raw(value.lstrip())
+    value = value.lstrip()
+    raw = msgspec.Raw(value)
     try:
-        if value.lstrip()[:1] == b"[":
+        if value.startswith(b"["):
             return [(str(number), bytes(item)) for number, item in enumerate(items_of(raw))]
         return [(name, bytes(item)) for name, item in fields_of(raw).items()]
     except (ValueError, RecursionError) as error:

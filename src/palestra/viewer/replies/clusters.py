@@ -1,8 +1,10 @@
 """The reply about a run over many jobs."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from palestra.viewer.replies.base import Count, Reply
+
+Tone: TypeAlias = Literal["good", "bad", "open"]
 
 
 class UnitLine(Reply, frozen=True, kw_only=True):
@@ -12,7 +14,7 @@ class UnitLine(Reply, frozen=True, kw_only=True):
     seed: str
     chunk: str
     standing: str
-    tone: Literal["good", "bad", "open"]
+    tone: Tone
     """Whether it is done, needs somebody, or goes on by itself."""
     reason: str
     job: str
