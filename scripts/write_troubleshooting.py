@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palestra.doctor.signatures import SignatureTable, troubleshooting
+from palestra.causes import SignatureTable, troubleshooting
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "reference" / "troubleshooting.md"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from palestra.doctor import SignatureTable
+from palestra.causes import SignatureTable, innermost
 from palestra.doctor.logs import read_log
-from palestra.doctor.reading import LogReading, Rank, innermost
+from palestra.doctor.reading import LogReading, Rank
 
 TABLE = SignatureTable.load()
 

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from palestra.doctor import Diagnosis, Severity, SignatureTable, diagnose, text_of
+from palestra import api
+from palestra.causes import Severity, SignatureTable
+from palestra.doctor import Diagnosis, diagnose, text_of
+from palestra.engine import Accounting, Job
 from palestra.errors import BadInput, Layer
+from palestra.rollouts import Progress, announced
+from palestra.schema import RolloutKey
 
 TABLE = SignatureTable.load()
 
@@ -74,11 +79,66 @@ def test_a_log_leads_to_the_files_that_its_command_wrote(run: Path) -> None:
     assert [f.cause for f in told(run, "some.log").findings] == ["verifier.raises"]
 
 
+def test_a_run_that_is_being_collected_is_no_error(run: Path) -> None:
+    progress = Progress(Accounting(3))
+    progress.in_flight[RolloutKey(2, 0)] = Job(key=RolloutKey(2, 0), agent="agent")
+    (run / "run_failures.jsonl").unlink()
+    with announced(run / "run.jsonl", progress):
+        diagnosis = told(run, "run")
+
+    [finding] = diagnosis.findings
+    assert (finding.cause, finding.severity) == ("cache.running", Severity.NOTE)
+    assert "1 of 3" in finding.symptom
+    assert "1 in flight" in finding.symptom
+    [counts] = diagnosis.counts.values()
+    assert (counts.running, counts.missing, counts.what_helps) == (True, 1, "")
+
+
+def test_a_row_that_is_being_written_is_not_torn(run: Path) -> None:
+    with (run / "run.jsonl").open("a") as file:
+        file.write('{"_ng_task_index": 2')
+    with announced(run / "run.jsonl", Progress(Accounting(3))):
+        causes = [finding.cause for finding in told(run, "run").findings]
+
+    assert "cache.torn-journal" not in causes
+
+
 def test_what_is_no_run_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is not a run") as refused:
         told(tmp_path, "nothing")
 
     assert "tee run.log" in refused.value.hint
+
+
+def reverify(run: Path, *, failed: int) -> None:
+    """Write the files of a re-verification of all three rollouts."""
+    write(run, "run_reverified_materialized_inputs.jsonl", [result(task) for task in range(3)])
+    write(run, "run_reverified.jsonl", [result(task) for task in range(3 - failed)])
+    again = [failure(2 - n, "env/verify raised KeyError: 'x'") for n in range(failed)]
+    for row in again:
+        del row["_ng_failure_terminal"]
+    write(run, "run_reverified_failures.jsonl", again)
+    written = {"format": 1, "made_from": {"rows": 3}, "result": {}}
+    (run / "run_reverified_reverify.json").write_text(json.dumps(written))
+
+
+def test_a_re_verified_copy_beside_a_run_needs_no_manifest(run: Path) -> None:
+    before = told(run, str(run))
+    reverify(run, failed=0)
+    found = told(run, str(run))
+
+    assert [f.cause for f in found.findings] == [f.cause for f in before.findings]
+    assert found.unknown == before.unknown == ()
+
+
+def test_rows_that_could_not_be_verified_again_are_failed_and_not_missing(run: Path) -> None:
+    reverify(run, failed=1)
+    found = told(run, "run_reverified.jsonl")
+
+    [counts] = found.counts.values()
+    assert (counts.requested, counts.scored, counts.failed, counts.missing) == (3, 2, 1, 0)
+    assert [f.cause for f in found.findings] == ["verifier.raises"]
+    assert "--resume" not in counts.what_helps
 
 
 def test_a_run_that_went_well_has_nothing_wrong(run: Path) -> None:
@@ -196,6 +256,17 @@ def test_an_edited_input_file_is_told_with_both_times(run: Path) -> None:
 
     assert '"q1", and in tasks.jsonl now: "other"' in stale.evidence[0].text
     assert [q.text.split(" ")[0] for q in stale.evidence[1:3]] == ["modified", "written"]
+
+
+def test_an_edited_row_is_quoted_from_the_input_file_that_has_it(run: Path) -> None:
+    write(run, "run_materialized_inputs.jsonl", [result(t, question=f"q{t}") for t in range(3)])
+    write(run, "tasks1.jsonl", [{"question": "q0"}, {"question": "q1"}])
+    write(run, "tasks2.jsonl", [{"question": "other"}])
+
+    found = api.diagnose(str(run / "run"), inputs=[run / "tasks*.jsonl"])
+    [stale] = [f for f in found.findings if f.cause == "cache.stale-inputs"]
+
+    assert '"q2", and in tasks2.jsonl now: "other"' in stale.evidence[0].text
 
 
 def test_when_ray_does_not_start_its_own_log_is_read_too(
@@ -355,6 +426,26 @@ def test_tools_that_broke_in_scored_rollouts_are_told(run: Path) -> None:
 
     assert found.cause == "verifier.tools-break"
     assert found.evidence[0].text == "look_up: KeyError"
+
+
+def test_rewards_outside_the_rules_of_the_environment_are_a_finding(run: Path) -> None:
+    outside = result(0, outside_reward_rules=[0.0, 1.0]) | {"reward": 2.5}
+    whole(run, [outside, result(1)])
+
+    [found] = told(run, "run").findings
+
+    assert found.cause == "verifier.reward-outside-rules"
+    assert found.evidence[0].text == "reward 2.5, and the rules allow 0 to 1"
+
+
+def test_a_zero_for_the_expected_number_is_told(run: Path) -> None:
+    zero = result(0, extracted_answer="14.0", expected_answer="14") | {"reward": 0.0}
+    whole(run, [zero, result(1, extracted_answer="3", expected_answer="4")])
+
+    [found] = told(run, "run").findings
+
+    assert (found.cause, found.severity) == ("verifier.right-number-refused", Severity.WARNING)
+    assert found.evidence[0].text == "reward 0 for 14.0, expected 14"
 
 
 def test_materialized_inputs_that_are_gone_are_told(run: Path) -> None:

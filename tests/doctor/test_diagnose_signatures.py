@@ -8,9 +8,9 @@ from hints_in_source import flags_of_palestra
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.causes import Signature, SignatureTable, troubleshooting
 from palestra.config.keys import RESERVED_KEYS
 from palestra.doctor import finding_of
-from palestra.doctor.signatures import Signature, SignatureTable, troubleshooting
 from palestra.errors import InfraError, KnownCause, split_cause, with_cause
 
 TABLE = SignatureTable.load()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from seeded_world import KEY, SeededUpstream, World, fine, new_world, serving, task
 
-from palestra.doctor import SignatureTable
+from palestra.causes import SignatureTable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SKILLS = sorted((REPOSITORY / "skills").glob("*/SKILL.md"))

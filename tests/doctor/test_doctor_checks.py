@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from palestra.api import check_descriptors
-from palestra.doctor import Looked, Round, Severity
+from palestra.causes import Severity
+from palestra.doctor import Looked, Round
 from palestra.doctor.checks.infra import (
     Machine,
     check_disk,

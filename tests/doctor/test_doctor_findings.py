@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from palestra.causes import Severity
 from palestra.config.yaml_text import read_yaml
 from palestra.doctor import finding_of
 from palestra.doctor.findings import (
     Finding,
     Quote,
-    Severity,
     five_parts,
     has_errors,
     in_order,

@@ -14,8 +14,8 @@ from hints_in_source import (
 )
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
+from palestra.causes import SignatureTable
 from palestra.cli.gym.commands import COMMANDS
-from palestra.doctor import SignatureTable
 from palestra.doctor.faults import entry_of, finding_of
 from palestra.errors import ConfigError, PalestraError
 

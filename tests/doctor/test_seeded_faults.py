@@ -17,8 +17,8 @@ import seeded_settings
 from seeded_faults import Fault, faults_of
 from seeded_world import SeededUpstream, World, fine, new_world, serving
 
+from palestra.causes import LAYERS
 from palestra.cli.diagnosing import diagnose
-from palestra.doctor.findings import LAYERS
 from palestra.settings import DiagnoseArgs
 
 FAULTS = faults_of(

@@ -9,8 +9,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from palestra.causes import Severity
 from palestra.cli.main import app
-from palestra.doctor import Severity, ToolCheck, check_tool_schemas
+from palestra.doctor import ToolCheck, check_tool_schemas
 from palestra.doctor.grammars import Compile, installed_compilers
 from palestra.schema import Line
 
@@ -80,6 +81,20 @@ def test_a_plain_schema_is_clean_for_rules_and_compilers() -> None:
 )
 def test_a_rule_names_the_place(parameters: Any, finding: tuple[str, str, str]) -> None:
     assert by_rules(parameters) == [finding]
+
+
+def test_what_strict_mode_requires_is_clean_in_a_strict_tool() -> None:
+    inner = {**CITY, "additionalProperties": False}
+    closed = {**holding(a=inner), "required": ["a"], "additionalProperties": False}
+    nested = {"type": "function", "function": {**tool(closed), "strict": True}}
+
+    assert checked(row(tool(closed, strict=True)), row(nested)).problems == ()
+
+
+def test_a_property_may_have_the_name_of_what_closes_an_object() -> None:
+    assert by_rules(holding(additionalProperties=False)) == [
+        ("warning", "boolean-schema", "/properties/additionalProperties")
+    ]
 
 
 def test_what_is_data_is_not_taken_for_a_schema() -> None:

@@ -10,12 +10,10 @@ from palestra.doctor.diagnose import diagnose
 from palestra.doctor.diagnosis import Diagnosis
 from palestra.doctor.examination import examine
 from palestra.doctor.faults import finding_of, hint_for
-from palestra.doctor.findings import Severity, five_parts, has_errors, text_of
+from palestra.doctor.findings import five_parts, has_errors, text_of
 from palestra.doctor.grammars import GRAMMARS_EXTRA, grammar_versions
 from palestra.doctor.outputs import RowCounts
-from palestra.doctor.reading import chain
 from palestra.doctor.report import Report
-from palestra.doctor.signatures import SignatureTable
 from palestra.doctor.subject import ExaminedRun
 from palestra.doctor.tool_schemas import ToolCheck, check_tool_schemas
 
@@ -28,10 +26,7 @@ __all__ = [
     "Report",
     "Round",
     "RowCounts",
-    "Severity",
-    "SignatureTable",
     "ToolCheck",
-    "chain",
     "check_tool_schemas",
     "diagnose",
     "examine",

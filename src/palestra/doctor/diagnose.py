@@ -13,15 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from palestra.causes import LAYERS, Severity, Signature, SignatureTable, stem_of
 from palestra.datasets import RowEndpoint
 from palestra.doctor.diagnosis import Diagnosis
-from palestra.doctor.findings import LAYERS, Finding, Quote, Severity
+from palestra.doctor.findings import Finding, Quote
 from palestra.doctor.locating import LocatedFiles, locate, outputs_named, ray_log_of
 from palestra.doctor.logs import read_log
 from palestra.doctor.outputs import RunReading, read_run
 from palestra.doctor.quoting import quote_fields
 from palestra.doctor.reading import LogObservation, LogReading, Rank
-from palestra.doctor.signatures import Signature, SignatureTable, stem_of
 from palestra.doctor.staleness import stale_inputs
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
@@ -188,9 +188,7 @@ def _grouped(
 
 
 def _group_of(observation: LogObservation, table: SignatureTable) -> _Group | None:
-    signature = table.by_cause.get(observation.cause)
-    if signature is None and (matched := table.match(observation.text)):
-        signature = matched[0]
+    signature = table.explain(observation.cause, observation.text)
     if signature is not None:
         match = signature.search(observation.text)
         groups = match.groupdict() if match else {}

@@ -40,6 +40,20 @@ class Diagnosis:
             unknown=tuple(replace(quote, text=mask(quote.text)) for quote in self.unknown),
         )
 
+    def with_advice(self, rewrite: Callable[[str], str]) -> "Diagnosis":
+        """Return a copy with `rewrite` applied to all that says what to do."""
+        return replace(
+            self,
+            counts={
+                output: replace(counts, what_helps=rewrite(counts.what_helps))
+                for output, counts in self.counts.items()
+            },
+            findings=tuple(
+                replace(finding, next_action=rewrite(finding.next_action))
+                for finding in self.findings
+            ),
+        )
+
     def __repr__(self) -> str:
         """Return one line: the run and the causes."""
         causes = ", ".join(finding.cause for finding in self.findings) or "nothing found"

@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from palestra.doctor.findings import Finding, Quote, Severity, cause_id, quote
+from palestra.causes import Severity, Signature, SignatureTable, one_line
+from palestra.doctor.findings import Finding, Quote, cause_id, quote
 from palestra.doctor.quoting import quote_line
-from palestra.doctor.reading import one_line
-from palestra.doctor.signatures import Signature, SignatureTable
 from palestra.errors import CallError, PalestraError
 
 

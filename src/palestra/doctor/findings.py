@@ -10,19 +10,16 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from palestra.causes import LAYERS, Severity
 from palestra.errors import Layer, RowIdentity
 from palestra.schema import JsonDict
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-LAYERS: Final = tuple(Layer)
-"""The order in which layers are checked and reported. A fault in one explains faults in later ones.
-"""
 LONGEST_QUOTE: Final = 500
 _STEMS: Final[Mapping[Layer, str]] = {
     Layer.INFRA: "infra",
@@ -39,17 +36,6 @@ _CAUSE: Final = re.compile(r"([a-z]+)\.[a-z0-9]+(-[a-z0-9]+)*")
 def cause_id(layer: Layer, what: str) -> str:
     """Return a cause id such as `infra.disk-full`, from a layer and the problem `what`."""
     return f"{_STEMS[layer]}.{what}"
-
-
-class Severity(StrEnum):
-    """The severity of a finding. Only errors make a command exit 1."""
-
-    ERROR = "error"
-    """The run fails, or its output cannot be trusted."""
-    WARNING = "warning"
-    """The run continues, but slower or with less than was requested."""
-    NOTE = "note"
-    """Nothing is wrong: a check was skipped, or the finding is only information."""
 
 
 @dataclass(frozen=True, slots=True)

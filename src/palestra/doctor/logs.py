@@ -13,18 +13,16 @@ from typing import Final, final
 
 import orjson
 
+from palestra.causes import SignatureTable, innermost, one_line
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import (
     LONGEST_LINE,
     LogObservation,
     LogReading,
     Rank,
-    innermost,
     line_at,
-    one_line,
     quoted_places,
 )
-from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FAILURES, Layer, Outcome, RowIdentity, class_of, split_cause, with_cause
 from palestra.schema import JsonObject, open_packed, other_than_text
 

@@ -9,12 +9,20 @@ from typing import Final
 import msgspec
 import orjson
 
+from palestra.causes import SignatureTable, failure_text, innermost, one_line
 from palestra.doctor.findings import Quote, quote
-from palestra.doctor.reading import LogObservation, Rank, chain, innermost, line_at, one_line
+from palestra.doctor.reading import LogObservation, Rank, line_at
 from palestra.doctor.scores import ScoredRow, ScoredRows
-from palestra.doctor.signatures import SignatureTable
 from palestra.errors import FieldProblem, InputDataError, Layer, RowIdentity
-from palestra.rollouts import ENDED_RUN, Manifest, read_manifest
+from palestra.rollouts import (
+    ENDED_RUN,
+    Manifest,
+    announcement_of,
+    ask_collection,
+    is_being_written,
+    read_manifest,
+    rows_to_verify,
+)
 from palestra.schema import (
     AGENT_REF,
     FAILURE_LAYER,
@@ -23,8 +31,10 @@ from palestra.schema import (
     TASK_INDEX,
     FailedAttempts,
     JsonObject,
+    Remedy,
     RolloutKey,
     RunPaths,
+    Unscored,
 )
 
 MOST_EXAMPLES: Final = 3
@@ -49,6 +59,10 @@ class RowCounts:
     failed: int = 0
     """The number of rollouts that ended without a reward."""
     profile_rows: int = 0
+    running: bool = False
+    """Whether a command collects the run now: what has not ended is in flight, or not started."""
+    in_flight: int | None = None
+    """The number of rollouts in flight; None when no running command says it."""
     what_helps: str = ""
     """Text that explains how to get a score for unscored rollouts; empty when all are scored."""
 
@@ -68,12 +82,18 @@ class RunReading:
     observations: list[LogObservation] = field(default_factory=list)
     manifest: Manifest | None = None
     looked_at: list[Path] = field(default_factory=list)
+    is_reverified: bool = False
+    """Whether the files are those of a re-verification. It has no manifest of a run, and its failures
+    have no further attempts.
+    """
 
 
 def read_run(output: Path) -> RunReading:
     """Read the files of the run at `output`. Raises OSError: a file cannot be read."""
     paths = RunPaths(output)
-    run = RunReading(paths, looked_at=[path for path in paths.recorded() if path.exists()])
+    run = RunReading(
+        paths, _counts_now(output), looked_at=[path for path in paths.recorded() if path.exists()]
+    )
     _read_manifest(run)
     requested = set(_keys(run, paths.materialized_inputs))
     run.counts.inputs = len(requested)
@@ -86,15 +106,39 @@ def read_run(output: Path) -> RunReading:
     _missing(run)
     expected = run.counts.inputs if run.counts.requested is None else run.counts.requested
     untried = max(0, expected - len(scored | attempts.keys()))
-    run.counts.what_helps = attempts.unscored(scored=scored, missing=untried).what_helps()
+    if not run.is_reverified:
+        unscored = attempts.unscored(scored=scored, missing=untried)
+        run.counts.what_helps = (
+            _without_resume(unscored) if run.counts.running else unscored
+        ).what_helps()
     return run
+
+
+def _counts_now(output: Path) -> RowCounts:
+    """Return the empty counts of a run, with what a command that collects it now says."""
+    where = announcement_of(output)
+    if where is None:
+        return RowCounts(running=is_being_written(output))
+    report = ask_collection(where)
+    return RowCounts(running=True, in_flight=len(report["in_flight"]) if report else None)
+
+
+def _without_resume(unscored: Unscored) -> Unscored:
+    """Return the remedies that are left for a run that goes on by itself."""
+    counts: dict[Remedy, int] = {
+        remedy: n for remedy, n in unscored.counts.items() if remedy is not Remedy.RESUME
+    }
+    return Unscored(counts, unscored.reverify)
 
 
 def _read_manifest(run: RunReading) -> None:
     path = run.paths.manifest
-    if not path.exists() and not run.paths.materialized_inputs.exists():
-        return  # files of another tool, or nothing at all
     try:
+        if not path.exists():
+            run.counts.requested = rows_to_verify(run.paths.output)
+            run.is_reverified = run.counts.requested is not None
+            if run.is_reverified or not run.paths.materialized_inputs.exists():
+                return  # of a re-verification, of another tool, or nothing at all
         run.manifest = read_manifest(path)
         run.counts.requested = run.manifest.requested
     except InputDataError as error:
@@ -174,6 +218,8 @@ def _bad_line(run: RunReading, path: Path, number: int, line: bytes, error: Exce
 
 
 def _torn(run: RunReading, path: Path, number: int, line: bytes) -> None:
+    if run.counts.running:
+        return  # it is being written
     text = f"the last line of {path.name} is torn after {len(line)} bytes"
     quoted = quote(path, line[:200].decode("utf-8", "replace"), line=number)
     run.observations.append(_observation("cache.torn-journal", text, [quoted]))
@@ -195,7 +241,8 @@ def _read_failures(run: RunReading, scored: set[RolloutKey]) -> FailedAttempts:
                 continue
             run.counts.failed_attempts += 1
             attempts.note(row)
-            if row.get(FAILURE_TERMINAL) and key not in scored:
+            is_last = run.is_reverified or row.get(FAILURE_TERMINAL)
+            if is_last and key not in scored:
                 failed.add(key)
             observation = _failure(path, number, row, recovered=key in scored)
             if run.counts.failed_attempts > MOST_QUOTED:
@@ -226,7 +273,7 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
     )
     cause = str(row.get("cause") or "")
     return LogObservation(
-        text=": ".join(filter(None, [chain(hops), message])),
+        text=failure_text(hops, message),
         quotes=tuple(quotes),
         rank=Rank.ENDED if row.get(ENDED_RUN) is True else Rank.FAILURE,
         layer=layer,
@@ -275,14 +322,21 @@ def _missing(run: RunReading) -> None:
             )
         )
     if counts.missing:
+        state = "have not ended yet" if counts.running else "are missing"
+        in_flight = "" if counts.in_flight is None else f", {counts.in_flight} in flight"
         text = (
-            f"{counts.missing} of {expected} requested rollouts are missing: {counts.scored} scored, "
-            f"{counts.failed} failed"
+            f"{counts.missing} of {expected} requested rollouts {state}: {counts.scored} scored, "
+            f"{counts.failed} failed{in_flight}"
         )
         where = run.paths.manifest if run.manifest else run.paths.materialized_inputs
         quoted = _line_with(where, '"requested"') or quote(where, f"{expected} rows")
         run.observations.append(
-            LogObservation(text, (quoted,), Rank.LINE, cause="cache.unfinished")
+            LogObservation(
+                text,
+                (quoted,),
+                Rank.LINE,
+                cause="cache.running" if counts.running else "cache.unfinished",
+            )
         )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from palestra.causes import LAYERS, Severity
 from palestra.doctor.checking import CheckRun
-from palestra.doctor.findings import LAYERS, Finding, Severity, has_errors, in_order, text_of
+from palestra.doctor.findings import Finding, has_errors, in_order, text_of
 from palestra.doctor.forecast import Forecast
 from palestra.schema import JsonDict
 

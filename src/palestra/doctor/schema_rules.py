@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from palestra.doctor.findings import Severity
+from palestra.causes import Severity
 from palestra.schema import JsonObject
 
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -30,6 +30,7 @@ _SINGLE: Final = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+_CLOSING: Final = frozenset({"additionalProperties", "unevaluatedProperties"})
 _FORMATS: Final = frozenset(
     {
         "date",
@@ -97,8 +98,12 @@ class BrokenRule:
     severity: Severity = Severity.ERROR
 
 
-def broken_rules(schema: JsonObject) -> Iterator[BrokenRule]:
-    """Yield every rule that the parameters of a tool break."""
+def broken_rules(schema: JsonObject, *, strict: bool = False) -> Iterator[BrokenRule]:
+    """Yield every rule that the parameters of a tool break.
+
+    `strict`: whether the tool is strict. `additionalProperties: false`, which OpenAI's strict mode
+    requires of every object, breaks no rule then.
+    """
     if schema.get("type") != "object":
         yield BrokenRule(
             TOP_TYPE, "", f'the top of the schema says {_type_of(schema)} instead of type "object"'
@@ -108,7 +113,11 @@ def broken_rules(schema: JsonObject) -> Iterator[BrokenRule]:
     yield from wrong or _meta(schema)
     for pointer, node in nodes.items():
         if isinstance(node, bool):
-            yield _boolean(pointer, value=node)
+            parent, _, keyword = pointer.rpartition("/")
+            # Else it is a property of this name.
+            closes = keyword in _CLOSING and parent in nodes
+            if not (strict and closes and node is False):
+                yield _boolean(pointer, value=node, closes=closes)
         elif isinstance(node, Mapping):
             yield from _of_node(pointer, node)
     yield from _references(schema, nodes)
@@ -180,14 +189,14 @@ def _meta(schema: JsonObject) -> Iterator[BrokenRule]:
         return  # its `$schema` or a reference cannot be read: told by the rule of references
 
 
-def _boolean(pointer: str, *, value: bool) -> BrokenRule:
+def _boolean(pointer: str, *, value: bool, closes: bool) -> BrokenRule:
+    """`closes`: whether the node says if an object may have other properties."""
     value_text = str(value).lower()
-    closes = pointer.rpartition("/")[2] in {"additionalProperties", "unevaluatedProperties"}
-    # OpenAI's strict mode asks for `additionalProperties: false`, and every compiler here takes it.
     return BrokenRule(
         BOOLEAN,
         pointer,
         f"a schema that is only `{value_text}`, which older compilers and tool parsers refuse",
+        # Every compiler here takes it.
         Severity.NOTE if closes else Severity.WARNING,
     )
 

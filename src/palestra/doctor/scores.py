@@ -13,7 +13,17 @@ import orjson
 
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import LogObservation, Rank
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, TOOL_FAILURES, is_truncated, says_nothing
+from palestra.metrics import are_same_number
+from palestra.schema import (
+    EXPECTED_ANSWER,
+    EXTRACTED_ANSWER,
+    OUTSIDE_REWARD_RULES,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    TOOL_FAILURES,
+    is_truncated,
+    says_nothing,
+)
 
 MOST_EXAMPLES: Final = 3
 MOST_SHARE: Final = 0.5
@@ -38,13 +48,18 @@ class _Response(msgspec.Struct):
 
 
 class ScoredRow(msgspec.Struct):
-    """The fields read from a result row: its indices, reward, response and tool failures."""
+    """The fields read from a result row: its indices, reward, response, tool failures, answers, and the
+    rules that its reward breaks.
+    """
 
     task: int = msgspec.field(name=TASK_INDEX)
     rollout: int = msgspec.field(name=ROLLOUT_INDEX)
     reward: float
     response: _Response | None = None
+    extracted_answer: Any = msgspec.field(name=EXTRACTED_ANSWER, default=None)
+    expected_answer: Any = msgspec.field(name=EXPECTED_ANSWER, default=None)
     tool_failures: msgspec.Raw = msgspec.field(name=TOOL_FAILURES, default=msgspec.Raw(b"null"))
+    outside_rules: Any = msgspec.field(name=OUTSIDE_REWARD_RULES, default=None)
 
 
 @dataclass(slots=True)
@@ -74,8 +89,11 @@ class ScoredRows:
     overflowed: _Tally = field(default_factory=_Tally)
     stopped: _Tally = field(default_factory=_Tally)
     empty: _Tally = field(default_factory=_Tally)
+    outside_rules: _Tally = field(default_factory=_Tally)
     broken_tools: _Tally = field(default_factory=_Tally)
     rewarded: _Tally = field(default_factory=_Tally)
+    refused_numbers: _Tally = field(default_factory=_Tally)
+    """Rows with reward 0 whose answer equals the expected one as a number."""
 
     @property
     def truncated(self) -> int:
@@ -97,6 +115,12 @@ class ScoredRows:
             self.answers += 1
             if _is_empty(row.response.output):
                 self.empty.add(self.path, "no text in any message", number, "/response/output")
+        if row.reward == 0 and are_same_number(row.extracted_answer, row.expected_answer):
+            text = f"reward 0 for {row.extracted_answer}, expected {row.expected_answer}"
+            self.refused_numbers.add(self.path, text, number, f"/{EXTRACTED_ANSWER}")
+        if limits := _limits(row.outside_rules):
+            text = f"reward {row.reward:g}, and the rules allow {limits}"
+            self.outside_rules.add(self.path, text, number, "/reward")
         if broken := _broken_tools(row.tool_failures):
             self.broken_tools.add(self.path, broken, number, f"/{TOOL_FAILURES}")
 
@@ -115,6 +139,12 @@ class ScoredRows:
         if self.broken_tools.count:
             text = f"in {self.broken_tools.count} {of} a tool broke"
             yield _observation("verifier.tools-break", text, self.broken_tools)
+        if self.outside_rules.count:
+            text = f"{self.outside_rules.count} {of} have a reward outside the environment's rules"
+            yield _observation("verifier.reward-outside-rules", text, self.outside_rules)
+        if self.refused_numbers.count:
+            text = f"{self.refused_numbers.count} {of} have reward 0 for the expected number"
+            yield _observation("verifier.right-number-refused", text, self.refused_numbers)
         enough = self.scored >= FEWEST_SCORED and len(self.tasks) >= FEWEST_TASKS
         if enough and len(self.rewards) == 1:
             (reward,) = self.rewards
@@ -137,6 +167,14 @@ def _is_empty(output: msgspec.Raw) -> bool:
     if not isinstance(items, list):
         return False
     return says_nothing(item for item in items if isinstance(item, Mapping))
+
+
+def _limits(limits: Any) -> str:
+    """Return the limits of reward rules, such as `0 to 1`; empty for anything else."""
+    numbers = limits if isinstance(limits, list) else []
+    if len(numbers) != 2 or not all(isinstance(number, int | float) for number in numbers):
+        return ""
+    return f"{numbers[0]:g} to {numbers[1]:g}"
 
 
 def _broken_tools(raw_faults: msgspec.Raw) -> str:

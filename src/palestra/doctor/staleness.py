@@ -6,7 +6,7 @@ goes wrong.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,15 +52,15 @@ def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | N
     ]
     if not strange:
         return None
-    source = sources[0]
     number, row = strange[0]
+    names = " and ".join(source.name for source in sources)
     text = (
-        f"{len(strange)} of the materialized rows are in {source.name} no more: the file was "
+        f"{len(strange)} of the materialized rows are in {names} no more: the file was "
         "changed since the run was made from it"
     )
     quotes = (
-        _difference(source, inputs, number, row),
-        quote(source, f"modified {modified(source)}"),
+        _difference(sources, inputs, number, row),
+        *(quote(source, f"modified {modified(source)}") for source in sources),
         quote(inputs, f"written {modified(inputs)}"),
     )
     return LogObservation(
@@ -175,10 +175,11 @@ def _digest(row: JsonObject) -> bytes:
     return hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()
 
 
-def _difference(source: Path, inputs: Path, number: int, row: JsonObject) -> Quote:
+def _difference(sources: Sequence[Path], inputs: Path, number: int, row: JsonObject) -> Quote:
     """Quote the first field of a materialized row that differs from the source row."""
     task = row.get(TASK_INDEX)
-    theirs = next((r for at, (_, r) in enumerate(_rows(source)) if at == task), {})
+    rows = ((source, r) for source in sources for _, r in _rows(source))
+    source, theirs = next((r for at, r in enumerate(rows) if at == task), (sources[0], {}))
     mine, now = _own_fields(row), _own_fields(theirs)
     for name in sorted({*mine, *now}):
         if mine.get(name) != now.get(name):

@@ -4,8 +4,8 @@ remedy.
 
 from typing import Any
 
-from palestra.doctor.findings import Finding, Quote, Severity
-from palestra.doctor.signatures import SignatureTable
+from palestra.causes import Severity, SignatureTable
+from palestra.doctor.findings import Finding, Quote
 from palestra.errors import RowIdentity
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.doctor.findings import Severity
+from palestra.causes import Severity
 from palestra.doctor.grammars import OUTLINES, Compile
 from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, BrokenRule, broken_rules, nodes_of
 from palestra.schema import JsonObject
@@ -65,7 +65,7 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenR
             SHAPE, at, f"parameters should be an object, and is {kind}: {parameters!r}"
         )
         return
-    rules = list(broken_rules(parameters))
+    rules = list(broken_rules(parameters, strict=function.get("strict") is True))
     for broken in (*rules, *_compiled(rules, parameters, compilers)):
         yield BrokenRule(broken.cause, at + broken.pointer, broken.message, broken.severity)
 

@@ -12,7 +12,8 @@ from typing import Any, Final, final
 
 import orjson
 
-from palestra.doctor.findings import Finding, Severity, in_order, quote
+from palestra.causes import Severity
+from palestra.doctor.findings import Finding, in_order, quote
 from palestra.doctor.grammars import Compile, installed_compilers
 from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_rules import SHAPE, broken_tool, digest_of, name_of

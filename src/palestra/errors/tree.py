@@ -20,6 +20,7 @@
         ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
         ├── DeadlineExceeded      a deadline passed while something was awaited
+        │   └── KeptWaiting           another rollout's code blocked the awaited server
         └── Hopeless              no call can succeed as configured: the run stops
             ├── CredentialsRejected   the endpoint rejects the key
             ├── ModelNotServed        the endpoint does not have the model
@@ -102,6 +103,14 @@ class ConfigError(BadInput):
     ) -> None:
         super().__init__(message, hint=hint, cause=cause)
         self.problems = problems or (Problem(message, hint=hint, cause=cause),)
+
+
+class UnknownArgument(ConfigError, TypeError):
+    """A Python function was called with an argument that it lacks. `argument`: its name."""
+
+    def __init__(self, message: str, *, argument: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.argument = argument
 
 
 class InputDataError(BadInput):
@@ -332,6 +341,15 @@ class DeadlineExceeded(CallError):
     layer = Layer.THROUGHPUT
     outcome = Outcome.TIMEOUT
     usual_cause = KnownCause.NO_ANSWER_IN_TIME
+
+
+class KeptWaiting(DeadlineExceeded):
+    """The rollout's deadline passed while another rollout's code blocked a server that it awaited.
+
+    This failure does not count as an attempt of the rollout, up to a limit.
+    """
+
+    reason = "kept_waiting"
 
 
 class Hopeless(CallError):

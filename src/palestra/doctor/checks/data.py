@@ -15,7 +15,6 @@ from palestra.doctor.checks.rows import bad_rows
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.survey import Survey, survey
-from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer, PalestraError
 from palestra.rollouts import (
@@ -73,13 +72,7 @@ def plan_run(
         run = afresh
     surveyed = survey(run)
     summary = f"{run.manifest.tasks:,} tasks, {run.manifest.requested:,} rollouts"
-    notes = tuple(_notice(text) for text in run.notices if text.startswith("warning: "))
-    return Planned(run, surveyed, Looked(summary, notes), cache)
-
-
-def _notice(text: str) -> Finding:
-    """Return a finding for something that may be a mistake but does not stop the run."""
-    return tabled("data.suspicious", text.removeprefix("warning: "))
+    return Planned(run, surveyed, Looked(summary), cache)
 
 
 def _rows_looked(error: BadRows, settings: CollectSettings) -> Looked:

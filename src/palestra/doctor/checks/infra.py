@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from palestra.causes import Severity
 from palestra.config import InstanceConfig
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding, Quote, Severity, quote
+from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.forecast import MEMORY_AT_REST, MEMORY_PER_ROLLOUT
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError

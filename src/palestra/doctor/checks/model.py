@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from palestra.causes import Severity
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding, Severity, quote
+from palestra.doctor.findings import Finding, quote
 from palestra.doctor.forecast import BYTES_PER_TOKEN, RequestPace
 from palestra.doctor.patience import asked_once
 from palestra.doctor.survey import AgentRows

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from palestra.causes import Signature, SignatureTable
 from palestra.datasets import RowProblems
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.quoting import line_of, quote_line
-from palestra.doctor.signatures import Signature, SignatureTable
 from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
+from palestra.causes import Severity
 from palestra.conformance import LoopGuard, PlayedAnswer, Player, door_of
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
-from palestra.doctor.findings import Finding, Severity, quote
+from palestra.doctor.findings import Finding, quote
 from palestra.doctor.patience import PATIENCE_S, asked_once
 from palestra.doctor.tabled import tabled
 from palestra.errors import CallError, JudgeFailure, Layer, RowIdentity

@@ -9,20 +9,38 @@ example lines with which a test checks it.
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from importlib import resources
 from typing import Any, Final, Self, final
 
-from palestra.doctor.findings import LAYERS, Severity
+from palestra.causes.needed_texts import needed_text
 from palestra.errors import Layer
 from palestra.schema import JsonObject
 
+LAYERS: Final = tuple(Layer)
+"""The order in which layers are checked and reported. A fault in one explains faults in later ones.
+"""
 TABLE: Final = "signatures.toml"
 LONGEST_WORD: Final = 512
 """Of a longer word, patterns see both ends only: some need time with the square of its length."""
+LONGEST_TEXT: Final = 4096
+"""Of a longer text, patterns see both ends only: the time that they need grows with the length."""
+_CUT: Final = " … "
 _LONG_WORD: Final = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
+
+
+class Severity(StrEnum):
+    """The severity of a finding. Only errors make a command exit 1."""
+
+    ERROR = "error"
+    """The run fails, or its output cannot be trusted."""
+    WARNING = "warning"
+    """The run continues, but slower or with less than was requested."""
+    NOTE = "note"
+    """Nothing is wrong: a check was skipped, or the finding is only information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +65,7 @@ class Signature:
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return the first match of the entry's patterns in `text`; None without one."""
-        short = _with_short_words(text)
+        short = short_text(text)
         return next(filter(None, (pattern.search(short) for pattern in self.says)), None)
 
     def action(self, fields: Mapping[str, str] | None = None) -> str:
@@ -65,12 +83,17 @@ class Signature:
         return self.do_with({k: v for k, v in match.groupdict().items() if v} if match else {})
 
 
-def _with_short_words(text: str) -> str:
-    """Return `text` with the middle of every word left out that is longer than `LONGEST_WORD`."""
+def short_text(text: str) -> str:
+    """Return what patterns see of `text`: its middle is left out when it is longer than
+    `LONGEST_TEXT`, and that of every word that is longer than `LONGEST_WORD`.
+    """
     if len(text) <= LONGEST_WORD:
         return text
+    if len(text) > LONGEST_TEXT:
+        half = (LONGEST_TEXT - len(_CUT)) // 2
+        text = f"{text[:half]}{_CUT}{text[-half:]}"
     half = LONGEST_WORD // 2
-    return _LONG_WORD.sub(lambda word: f"{word[0][:half]} … {word[0][-half:]}", text)
+    return _LONG_WORD.sub(lambda word: f"{word[0][:half]}{_CUT}{word[0][-half:]}", text)
 
 
 class _Named(dict[str, str]):
@@ -96,15 +119,16 @@ class SignatureTable:
         """Return the table shipped with Palestra, read once. Raises ValueError: an entry is
         invalid.
         """
-        text = resources.files("palestra.doctor").joinpath(TABLE).read_text(encoding="utf-8")
+        text = resources.files("palestra.causes").joinpath(TABLE).read_text(encoding="utf-8")
         table = tomllib.loads(text)
-        entries = [_signature(entry) for entry in table["signature"]]
+        sentences: Mapping[str, str] = table["sentences"]
+        entries = [_signature(entry, sentences) for entry in table["signature"]]
         known_causes = {entry.cause for entry in entries}
         entries += [
             entry
             for layer in LAYERS
             for fields in table["any_layer"]
-            if (entry := _of_any_layer(fields, layer)).cause not in known_causes
+            if (entry := _of_any_layer(fields, layer, sentences)).cause not in known_causes
         ]
         return cls(
             tuple(entries),
@@ -115,10 +139,31 @@ class SignatureTable:
 
     def match(self, text: str) -> tuple[Signature, re.Match[str]] | None:
         """Return the first signature that matches `text`, and the match; None without one."""
-        for signature in self.signatures:
-            if match := signature.search(text):
+        short = short_text(text)
+        lower = short.lower()
+        for needed, pattern, signature in self._searches:
+            if needed in lower and (match := pattern.search(short)):
                 return signature, match
         return None
+
+    @cached_property
+    def _searches(self) -> Sequence[tuple[str, re.Pattern[str], Signature]]:
+        """Each pattern, in order, with the text that it needs."""
+        return [
+            (needed_text(pattern.pattern), pattern, signature)
+            for signature in self.signatures
+            for pattern in signature.says
+        ]
+
+    def explain(self, cause: str, text: str) -> Signature | None:
+        """Return the entry of a recorded failure: of its cause, else the first that matches what it
+        says; None without one.
+        """
+        by_cause = self.by_cause.get(cause)
+        if by_cause is not None:
+            return by_cause
+        matched = self.match(text)
+        return matched[0] if matched else None
 
     def is_noise(self, text: str) -> bool:
         """Whether servers print `text` whenever they stop, whatever the cause."""
@@ -154,15 +199,17 @@ class SignatureTable:
         return {signature.cause: signature for signature in self.signatures}
 
 
-def _signature(entry: JsonObject) -> Signature:
-    cause = str(entry["cause"])
+def _signature(entry: JsonObject, sentences: Mapping[str, str]) -> Signature:
+    cause, then = str(entry["cause"]), str(entry.get("then", ""))
+    for name, sentence in sentences.items():
+        then = then.replace(f"{{{name}}}", sentence)
     return Signature(
         cause=cause,
         layer=_layer_of(cause),
         title=entry["title"],
         why=entry["why"],
         do=entry["do"],
-        then=entry.get("then", ""),
+        then=then,
         says=_patterns(entry.get("says", ())),
         lines=entry.get("lines", False),
         explains=frozenset(entry.get("explains", ())),
@@ -172,10 +219,9 @@ def _signature(entry: JsonObject) -> Signature:
     )
 
 
-def _of_any_layer(entry: JsonObject, layer: Layer) -> Signature:
-    return replace(
-        _signature({**entry, "cause": f"{stem_of(layer)}.{entry['what']}"}), of_any_layer=True
-    )
+def _of_any_layer(entry: JsonObject, layer: Layer, sentences: Mapping[str, str]) -> Signature:
+    cause = f"{stem_of(layer)}.{entry['what']}"
+    return replace(_signature({**entry, "cause": cause}, sentences), of_any_layer=True)
 
 
 def _layer_of(cause: str) -> Layer:
@@ -224,7 +270,7 @@ def _section(entry: Signature) -> str:
 
 _PREFACE: Final = """# Troubleshooting
 
-<!-- Written by scripts/write_troubleshooting.py from src/palestra/doctor/signatures.toml. -->
+<!-- Written by scripts/write_troubleshooting.py from src/palestra/causes/signatures.toml. -->
 
 [`palestra doctor`](../how-to/doctor.md) looks before a run, `palestra diagnose RUN` after one. Both name a
 layer and a cause, quote what shows it, and say what to do.
