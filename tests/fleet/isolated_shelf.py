@@ -39,3 +39,13 @@ class Shelf(Environment):
 
 class Inline(Shelf):
     isolated = False
+
+
+class Weighted(Shelf):
+    weights = {"taken": 0.5}  # noqa: RUF012
+
+    def verify(self, answer: str):  # type: ignore[no-untyped-def]  # as authors write
+        return self.as_number(answer)
+
+    def as_number(self, answer: str) -> float:
+        return float(answer)

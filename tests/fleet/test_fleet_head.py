@@ -38,11 +38,11 @@ from palestra.fleet.runfile import (
     read_ended_fleet,
     read_run_file,
     remove_run_file,
-    run_dir,
     write_ended_fleet,
     write_run_file,
 )
 from palestra.fleet.sockets import http_url, listen, serving
+from palestra.system import run_dir
 from palestra.transport import HttpClient, HttpRequest
 
 ANY_PORT = "++head_server.port=0"

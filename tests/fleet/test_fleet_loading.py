@@ -91,6 +91,14 @@ def test_an_error_at_import_has_the_author_s_line(tmp_path: Path) -> None:
     assert error.message.startswith(f"{path}:3 cannot be imported: ValueError: invalid literal")
 
 
+def test_a_missing_extra_is_the_only_thing_to_do(tmp_path: Path) -> None:
+    path = write(tmp_path, "raise ImportError(\"it needs x: pip install 'palestra[y]'\")\n")
+    error = refused(path)
+
+    assert error.message == f"{path}:1 cannot be imported: ImportError: it needs x"
+    assert error.hint == "pip install 'palestra[y]'"
+
+
 def test_a_file_that_exits_at_import_is_refused_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "import sys\nsys.exit(3)\n")
 

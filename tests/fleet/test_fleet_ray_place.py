@@ -142,7 +142,7 @@ def test_a_fleet_whose_stopping_is_cancelled_leaves_no_socket_open(
 ) -> None:
     began = asyncio.Event()
 
-    async def hang(_: object) -> None:
+    async def hang(*_: object) -> None:
         began.set()
         await asyncio.Event().wait()
 

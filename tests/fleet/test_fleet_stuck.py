@@ -14,8 +14,16 @@ from fleet_world import FLEET, X_ALONE, Project, eventually, exists
 
 from palestra.config import ResolvedConfig
 from palestra.errors import Outcome, RowIdentity, ServerDied
-from palestra.fleet import PROCESS, Fleet, InstanceState
-from palestra.transport import CallContext, calling
+from palestra.fleet import (
+    PROCESS,
+    Fleet,
+    FleetNews,
+    HeadAddress,
+    InstanceState,
+    attach,
+    head_server,
+)
+from palestra.transport import BlockedServer, CallContext, calling
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -35,6 +43,7 @@ class X(ResourcesServer):
         re.match(r"(a+)+$", "a" * 40 + "b")
         return self.reply(body, 1.0)
 """
+ANY_PORT = "++head_server.port=0"
 ROW = RowIdentity(task=3, rollout=1, attempt=2, agent="agent", run="run")
 
 
@@ -68,6 +77,35 @@ def test_a_call_that_holds_its_server_ends_that_process_and_names_itself(project
     assert died.row == ROW
     assert died.failure is not None
     assert died.failure.outcome is Outcome.ENVIRONMENT_ERROR
+
+
+def test_an_attached_command_learns_which_rollout_blocked_and_ended_its_fleet(
+    project: Project,
+) -> None:
+    project.environment(HOLDS)
+
+    async def learned(fleet: Fleet) -> FleetNews:
+        async with head_server(fleet) as head:
+            http = fleet.client.http
+            news = FleetNews(await attach(HeadAddress("127.0.0.1", head.port), http), http)
+            while not news.blocked:
+                await asyncio.sleep(0.1)
+                await news.ask()
+            with pytest.raises(ServerDied):
+                await fleet.watch()
+        return news
+
+    async def run() -> tuple[tuple[BlockedServer, ...], ServerDied]:
+        async with asyncio.timeout(20), held(project.load(X_ALONE, ANY_PORT), limit_s=3) as fleet:
+            news = await learned(fleet)
+        with pytest.raises(ServerDied) as caught:
+            await news.ask()
+        return news.blocked, caught.value
+
+    [blocked], died = asyncio.run(run())
+    failure = blocked.failure_of(ROW)
+    assert (blocked.server, failure and failure.outcome) == ("x", Outcome.ENVIRONMENT_ERROR)
+    assert died.row == ROW
 
 
 def test_a_server_that_stands_still_is_stuck_and_says_where(project: Project) -> None:

@@ -116,6 +116,14 @@ def test_other_rollouts_of_a_killed_worker_are_tried_again() -> None:
     assert isinstance(asyncio.run(rollouts()), Bystander)
 
 
+def test_a_number_beside_weights_is_the_reward_from_a_worker_too() -> None:
+    async def rollout() -> VerifyResponse:
+        async with running("Weighted") as server:
+            return await verified(await seeded(server))
+
+    assert asyncio.run(rollout()).reward == 4.0
+
+
 def test_without_isolation_the_object_is_in_the_servers_process() -> None:
     async def rollout() -> VerifyResponse:
         async with running("Inline") as server:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scripted_fleet import ENVIRONMENT, MODEL, ScriptedModel, client_of, said, turn
 
-from palestra.errors import CallError
+from palestra.errors import CallError, VerifierError
 from palestra.responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig
 from palestra.schema import Response, RunRequest, VerifyResponse
 from palestra.server import (
@@ -36,7 +36,7 @@ class Counting(TurnsServer):
         right = turn.final_text == str(said_now)
         return Step(
             observation=f"{said_now}, and then?",
-            reward=float(right),
+            reward=float("nan") if turn.final_text == "?" else float(right),
             terminated=said_now == episode.state,
             info={"at": said_now},
         )
@@ -73,6 +73,11 @@ def test_an_episode_goes_on_until_the_environment_ends_it() -> None:
     assert spoken == ["assistant", "user", "assistant", "user", "assistant"]
     assert (result.model_extra or {})["info"] == {"at": 3}
     assert (result.model_extra or {})["terminated"] is True
+
+
+def test_a_step_whose_reward_is_not_finite_is_a_verifier_error() -> None:
+    with pytest.raises(VerifierError, match="/step returned nan, which is not a reward"):
+        played(ONE, turn(said("?")), THREE)
 
 
 def test_the_model_reads_the_whole_episode_at_each_turn() -> None:

@@ -8,7 +8,7 @@ import pytest
 from endpoint_fakes import VLLM, FakeEndpoint, fake_endpoints, reply, vllm_model
 from served import served
 
-from palestra.fleet import raise_descriptor_limit
+from palestra.system import raise_descriptor_limit
 from palestra.transport import HttpClient, HttpReply, HttpRequest
 
 AT_ONCE = 2000

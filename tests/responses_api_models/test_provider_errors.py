@@ -405,6 +405,16 @@ def test_an_endpoint_without_the_responses_api_is_told_from_one_without_the_mode
     assert hint in found.hint
 
 
+def test_an_endpoint_that_names_the_unknown_model_needs_another_name_only() -> None:
+    answer = reply(404, {"error": {"message": "The model `smollm2` does not exist."}})
+
+    error = classify(answer, server="policy_model", url="http://fake/v1/x", model="smollm2")
+
+    assert isinstance(error, ModelNotServed)
+    assert "/v1" not in error.hint
+    assert "?" not in error.hint
+
+
 def test_a_router_without_a_provider_says_what_may_be_changed() -> None:
     sentence = "No endpoints found that support image input"
 

@@ -8,6 +8,7 @@ from endpoint_fakes import VLLM, ScriptedTransport, fake_endpoint, reply
 from palestra.errors import (
     CredentialsRejected,
     DeadlineExceeded,
+    KnownCause,
     ModelError,
     ModelRejectedRow,
 )
@@ -101,10 +102,13 @@ def test_an_account_without_credit_is_not_waited_for() -> None:
     spent = reply(429, {"error": {"message": said, "code": "insufficient_quota"}})
     count = RetryCount()
 
-    with pytest.raises(CredentialsRejected, match="exceeded your current quota"):
+    with pytest.raises(CredentialsRejected, match="exceeded your current quota") as refusal:
         asyncio.run(post(spent, vllm("chat"), count=count))
 
     assert count.retries == 0
+    assert refusal.value.cause is KnownCause.NO_CREDIT
+    assert "credit" in refusal.value.hint
+    assert "permissions" not in refusal.value.hint
 
 
 def test_a_quota_of_the_minute_is_waited_for() -> None:

@@ -1,9 +1,11 @@
 """The class form of an environment: rows, parameters, settings, components, services."""
 
 import asyncio
+import functools
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from author_servers import TASK, ask, error_of, nobody, server_of, turn
 from packers import zstd
 from palestra import Environment, ToolError, call, environment, tool
 from palestra.errors import ConfigError, InputDataError, RowIdentity
+from palestra.fleet import load_module
 from palestra.schema import FunctionCall, OutputMessage
 from palestra.server import EnvironmentConfig, EnvironmentDefinition, server_class_of
 from palestra.transport import CallContext, calling
@@ -157,7 +160,18 @@ def test_components_of_numpy_count() -> None:
     assert result["reward"] == 1.5
 
 
-@pytest.mark.parametrize("value", [None, "1", float("nan"), {}])
+@pytest.mark.parametrize("parts", [(1e308, 1e308), (1e308, -1e308)])
+def test_components_whose_weighted_sum_is_not_finite_are_a_verifier_error(
+    parts: tuple[float, float],
+) -> None:
+    cls = with_verify(lambda self: dict(zip("ab", parts, strict=True)), weights={"a": 9, "b": 9})
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert "weighted sum is not a finite number" in error["message"]
+
+
+@pytest.mark.parametrize("value", [None, "1", float("nan"), 10**400, {}])
 def test_a_component_that_is_no_number_is_named(value: Any) -> None:
     cls = with_verify(lambda self: {"good": value} if value != {} else {})
     reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn())
@@ -243,6 +257,38 @@ def test_data_may_be_a_file_beside_the_environment(tmp_path: Path, kind: str, pa
     made = EnvironmentDefinition.of(cls, folder=tmp_path).rows()
 
     assert [row["word"] for row in made] == ["a", "ü"]
+
+
+def test_data_may_be_a_glob_that_begins_at_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks [1]"
+    folder.mkdir()
+    for word in "ba":
+        (folder / f"{word}.jsonl").write_text(json.dumps({"word": word}) + "\n")
+    cls = with_verify(lambda self: 1.0, data="*.jsonl", prompt="{word}")
+
+    rows = EnvironmentDefinition.of(cls, folder=folder).rows()
+
+    assert [row["word"] for row in rows] == ["a", "b"]
+
+
+def test_an_error_names_the_file_of_a_glob_and_the_line(tmp_path: Path) -> None:
+    for word in "ab":
+        (tmp_path / f"{word}.jsonl").write_text(json.dumps({word: 1}) + "\n")
+    cls = with_verify(lambda self: 1.0, data="*.jsonl", prompt="{a}")
+
+    with pytest.raises(InputDataError) as caught:
+        list(EnvironmentDefinition.of(cls, folder=tmp_path).rows())
+
+    assert f"line 1 of {tmp_path / 'b.jsonl'}" in caught.value.message
+
+
+def test_a_glob_of_data_that_matches_nothing_is_refused(tmp_path: Path) -> None:
+    cls = with_verify(lambda self: 1.0, data="rows/*.jsonl", prompt="{word}")
+
+    with pytest.raises(InputDataError) as caught:
+        list(EnvironmentDefinition.of(cls, folder=tmp_path).rows())
+
+    assert "rows/*.jsonl matches no file" in caught.value.message
 
 
 def test_rows_without_a_prompt_bring_their_own() -> None:
@@ -354,3 +400,161 @@ def test_a_tool_in_a_lost_session_is_no_reward_of_zero() -> None:
 
     assert reply.status >= 400
     assert "the state of this rollout does not exist" in error_of(reply)["message"]
+
+
+MISSPELT = """
+from palestra import Environment
+
+class Sums(Environment):
+    {line} = None
+    def verify(self):
+        return 1
+"""
+
+
+@pytest.mark.parametrize("name", ["max_turn", "weigths", "reward_rule", "sandbx", "mesages"])
+def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(MISSPELT.format(line=name))
+    with pytest.raises(ConfigError, match=rf"Sums\.{name}; did you mean"):
+        defined(load_module(file).Sums)
+
+
+class Paced(Environment):
+    """A class with an attribute of its own, which its code reads."""
+
+    data: Any = ROWS
+    prompt = "?"
+    max_turnes = 4
+
+    def verify(self) -> float:
+        return self.max_turnes / 4
+
+
+def test_an_attribute_that_the_class_reads_is_its_own_however_similar() -> None:
+    assert rewarded(Paced)["reward"] == 1
+
+
+def test_a_weight_whose_name_is_a_slip_of_a_component_is_refused() -> None:
+    cls = with_verify(
+        lambda self: {"correct": 1, "short": 1}, weights={"corect": 0.8, "short": 0.2}
+    )
+    reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn("4"))
+    assert reply.status == 500
+    assert "did you mean 'correct'?" in error_of(reply)["message"]
+
+
+def annotated(self: Any) -> float:
+    return self.unknown()
+
+
+def compared(answer: str) -> Any:
+    return 0.5 if not answer else answer == "4"
+
+
+@pytest.mark.parametrize("verify", [annotated, compared])
+def test_weights_are_refused_where_the_code_of_verify_returns_a_number(verify: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        defined(with_verify(verify, weights={"correct": 0.8}))
+
+    assert "has weights" in caught.value.message
+    assert "'correct'" in caught.value.hint
+
+
+def as_components(verify: Any) -> Any:
+    @functools.wraps(verify)
+    def components(self: Any) -> Any:
+        return {"correct": verify(self)}
+
+    return components
+
+
+@as_components
+def decorated(self: Any) -> float:
+    return 1.0
+
+
+def summed(self: Any) -> Any:
+    return Counter(correct=1) + Counter(self.unknown_names)
+
+
+def described(self: Any) -> {str: float}:  # type: ignore[valid-type]
+    return {"correct": 1.0}
+
+
+@pytest.mark.parametrize("verify", [decorated, summed, described])
+def test_weights_are_accepted_where_verify_may_return_components(verify: Any) -> None:
+    cls = with_verify(verify, weights={"correct": 0.5}, unknown_names=())
+
+    assert rewarded(cls)["reward"] == 0.5
+
+
+def early(self: Any, answer: str) -> Any:
+    score = 0.0
+    if not answer:
+        return score
+    return dict.fromkeys(["correct"], 1)
+
+
+def test_a_number_that_verify_returns_beside_components_is_a_reward() -> None:
+    cls = with_verify(early, weights={"correct": 0.5})
+
+    assert rewarded(cls, text="")["reward"] == 0.0
+    assert rewarded(cls, text="4")["reward"] == 0.5
+
+
+@pytest.mark.parametrize("other", ["f1_micro", "recall_b", "test_2", "tests"])
+def test_a_weight_of_another_component_is_no_slip(other: str) -> None:
+    returned = {"f1_micro": "f1_macro", "recall_b": "recall_a"}.get(other, "test_1")
+    cls = with_verify(lambda self: {returned: 1}, weights={other: 0.5})
+    assert ask(server_of(server_class_of(defined(cls))), "/verify", turn("4")).status == 200
+
+
+def test_a_weight_that_had_no_effect_in_a_run_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1, "b": 1}))))
+
+    for components in ({"a": 1.0}, {"b": 1.0}), ({"a": 1.0}, {"a": 0.0}):
+        rows = [
+            {"_ng_task_index": task, "_ng_rollout_index": 0, "reward": 1.0, "reward_components": x}
+            for task, x in enumerate(components)
+        ]
+        assert ask(server, "/aggregate_metrics", {"verify_responses": rows}).status == 200
+    [record] = caplog.records
+    assert "weights has 'b'" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, ""),  # as with `skip_verification`
+        ({"extracted_answer": "4"}, "no row of this run has components"),
+    ],
+)
+def test_weights_without_any_component_are_a_warning_where_rows_were_verified(
+    fields: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1}))))
+    row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, **fields}
+
+    assert ask(server, "/aggregate_metrics", {"verify_responses": [row]}).status == 200
+
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == bool(message)
+    assert message in "".join(warnings)
+
+
+@pytest.mark.parametrize(
+    ("components", "weights"),
+    [
+        ({"short": 1}, {"short": 1, "shorter": 2}),  # a component that this row lacks
+        ({"short": 1, "correct": 1}, {"short": 1}),  # without a weight: 1
+        ({"test_2": 1}, {"test_1": 1}),  # another number
+    ],
+)
+def test_a_row_may_lack_a_component_that_has_a_weight(
+    components: dict[str, int], weights: dict[str, float]
+) -> None:
+    body = rewarded(with_verify(lambda self: components, weights=weights))
+    assert body["reward_components"] == components

@@ -85,6 +85,25 @@ def test_run_seeds_responds_and_verifies_in_one_session() -> None:
     assert (result.reward, result.response.user) == (1.0, "1")
 
 
+@pytest.mark.parametrize(
+    ("name", "status"), [("max_output_tokenz", 422), ("top_k", 200), ("my_own", 200)]
+)
+def test_a_misspelt_parameter_of_the_request_is_refused_before_the_model_is_called(
+    name: str, status: int
+) -> None:
+    app = fleet().target("agent").local
+    assert app is not None
+    row = {"responses_create_params": {**PARAMS, name: 1}}
+    reply = asyncio.run(call_asgi(app.asgi_app(), "POST", "/run", body=encode_json(row)))
+
+    assert reply.status == status
+    if status != 200:
+        (problem,) = error_of(reply)["problems"]
+        assert problem["pointer"] == f"/responses_create_params/{name}"
+        assert "'max_output_tokens'" in problem["expected"]
+        assert (error_of(reply)["hops"], bool(error_of(reply)["hint"])) == ([], True)
+
+
 def test_responses_continues_the_session_that_the_caller_seeded_and_gives_its_cookies_back() -> (
     None
 ):

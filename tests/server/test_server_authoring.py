@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,8 @@ def test_a_missing_field_of_the_prompt_names_each_row() -> None:
 
     with pytest.raises(InputDataError) as caught:
         list(defined(env).rows())
-    for said in ("row 1: no field 'b'", "row 2: no field 'a'", "row 2: no field 'b'"):
-        assert said in caught.value.message
+    for place in ("row 1 of data: no field 'b'", "row 2 of data: no field 'a'"):
+        assert place in caught.value.message
     assert "row 0" not in caught.value.message
 
 
@@ -136,6 +137,17 @@ def test_a_misspelt_parameter_is_found_with_the_rows() -> None:
         caught.value.hint
         == "its parameters may be: answer, expected_answer, question, response, task"
     )
+
+
+def test_a_missing_field_names_the_line_of_its_file_and_the_nearest_field(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"question": "1"}\n\n{"questions": "2"}\n')
+    env = environment(data=str(tasks), prompt="{question}")(lambda answer: 1.0)
+
+    with pytest.raises(InputDataError) as caught:
+        list(defined(env).rows())
+    assert f"line 3 of {tasks}: no field 'question'" in caught.value.message
+    assert "did you mean 'questions'?" in caught.value.message
 
 
 def test_a_field_that_some_row_lacks_is_found_with_that_row() -> None:
@@ -183,7 +195,9 @@ def test_limits_of_rewards_that_are_not_written_follow_from_the_weights(
     rules: RewardRules | None, limits: tuple[float, float]
 ) -> None:
     weights = {"right": 2.0, "short": 0.5, "rude": -0.5, "reward": 9.0}
-    env = environment(data=DATA, prompt="{question}", weights=weights, reward_rules=rules)(sums)
+    env = environment(data=DATA, prompt="{question}", weights=weights, reward_rules=rules)(
+        lambda: {"right": 1.0}
+    )
 
     declared = server_of(server_class_of(defined(env))).declared_reward_rules()
 

@@ -227,7 +227,7 @@ def test_a_plain_500_of_the_author_s_stays_as_it_is() -> None:
 
 
 def test_a_deadline_is_a_504_that_names_what_was_awaited() -> None:
-    reply = ask(server_of(Own), "/wait", {}, headers={"x-palestra-timeout": "0.05"})
+    reply = ask(server_of(Own), "/wait", {}, headers={"x-palestra-timeout": "0.2"})
     error = error_of(reply)
 
     assert reply.status == 504
@@ -235,6 +235,7 @@ def test_a_deadline_is_a_504_that_names_what_was_awaited() -> None:
     assert error["message"].startswith(
         "env/wait: the deadline passed while awaiting the judge's answer for 0."
     )
+    assert error["message"].endswith("; this call had 0.2 s left of its rollout's time")
 
 
 def test_a_deadline_that_has_passed_lets_nothing_start() -> None:

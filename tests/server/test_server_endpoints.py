@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from author_servers import TASK, ask, error_of, server_of, turn
-from palestra.errors import CallError, JudgeFailure, RowError, VerifierError
+from palestra.errors import CallError, ConfigError, JudgeFailure, RowError, VerifierError
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session
 from palestra.server.endpoints import Endpoint
@@ -100,7 +101,7 @@ def test_a_plain_function_serves_too() -> None:
 def test_two_bodies_are_refused_when_the_server_is_made() -> None:
     async def two(body: Body, other: Body) -> None: ...
 
-    with pytest.raises(TypeError, match="env/path: body and other cannot both be the body"):
+    with pytest.raises(ConfigError, match="env/path: body and other cannot both be the body"):
         endpoint(two)
 
 
@@ -233,6 +234,18 @@ def test_a_reward_that_is_no_finite_number_is_a_verifier_error(reward: Any) -> N
     assert error_of(reply)["message"].startswith("env/verify returned ")
 
 
+@pytest.mark.parametrize("part", [float("nan"), float("-inf"), np.float32("inf")])
+def test_a_component_of_a_reward_that_is_not_finite_is_a_verifier_error(part: Any) -> None:
+    class Odd(ResourcesServer):
+        async def verify(self, body: VerifyRequest) -> Any:
+            return self.reply(body, 1.0, reward_components={"fine": None, "odd": part})
+
+    error = error_of(ask(server_of(Odd), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert error["message"].startswith("env/verify returned the component 'odd'")
+
+
 @pytest.mark.parametrize("result", [None, {}, "1.0", 1.0, {"reward": float("nan")}])
 def test_a_result_without_a_reward_is_a_verifier_error(result: Any) -> None:
     class Odd(ResourcesServer):
@@ -248,7 +261,7 @@ def test_any_finite_number_is_a_reward(reward: float) -> None:
         async def verify(self, body: VerifyRequest) -> Any:
             return {"reward": reward}
 
-    assert orjson.loads(ask(server_of(Fine), "/verify", turn()).body) == {"reward": reward}
+    assert orjson.loads(ask(server_of(Fine), "/verify", turn()).body)["reward"] == reward
 
 
 def test_a_failure_that_the_author_chose_passes_through_unchanged() -> None:

@@ -17,6 +17,7 @@ from palestra.transport import (
     Refusals,
     RetryCount,
     RetryPolicy,
+    RetryReport,
     calling,
     context_from_headers,
     context_headers,
@@ -250,6 +251,25 @@ def test_what_waits_says_when_the_next_try_comes_and_when_there_are_no_more() ->
     assert re.fullmatch(r"next try in 28 s, giving up at \d\d:\d\d:\d\d", count.plan_at(now))
     assert count.plan_at(now + 30.0) == ""
     assert count.retries == 1
+
+
+def test_retries_of_another_process_are_counted_from_the_first_report_on() -> None:
+    count = RetryCount()
+
+    for total in (5, 7, 7, 1):  # the last one: the process was started anew
+        count.add_report("model http://m", RetryReport(total, f"busy {total}", ""))
+
+    assert (count.retries, count.last_reason) == (3, "busy 1")
+
+
+def test_what_another_process_waits_for_is_known_from_its_first_report() -> None:
+    count, other = RetryCount(), RetryCount()
+    plan = other.again("m answered 429", 28.0, 60.0)
+
+    count.add_report("model http://m", other.report())
+
+    assert (count.retries, count.last_reason) == (0, "m answered 429")
+    assert count.plan_at(time.monotonic()) == plan
 
 
 def test_a_long_pause_is_cut_short_where_the_run_s_patience_ends() -> None:

@@ -4,6 +4,7 @@ fleet.
 
 from palestra.fleet.attach import (
     AttachedFleet,
+    FleetNews,
     ForeignFleet,
     NoFleet,
     ServerStatus,
@@ -11,13 +12,21 @@ from palestra.fleet.attach import (
     probe,
     summary_line,
 )
-from palestra.fleet.build import Assembly, assembled, build_server, http_transport, server_client
+from palestra.fleet.build import (
+    Assembly,
+    assembled,
+    build_server,
+    check_settings,
+    http_transport,
+    server_client,
+)
 from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.environment_rows import FileRows, RowRequest, file_rows
 from palestra.fleet.fleet import EMBEDDED, PROCESS, REMOTE, Fleet
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.head import check_head_port, head_server
 from palestra.fleet.importing import (
+    IMPORTS,
     START_TIMEOUT,
     author_import,
     standing_at,
@@ -32,7 +41,7 @@ from palestra.fleet.loading import (
     load_server_class,
 )
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
-from palestra.fleet.runfile import read_ended_fleet, run_dir
+from palestra.fleet.runfile import read_ended_fleet
 from palestra.fleet.server_profiles.picture import FunctionTimes
 from palestra.fleet.server_profiles.profiler import callgrind_of, function_times, table_of
 from palestra.fleet.sockets import (
@@ -42,12 +51,18 @@ from palestra.fleet.sockets import (
     holders_of,
     http_url,
     listen,
-    raise_descriptor_limit,
     reachable_host,
     serving,
 )
-from palestra.fleet.stacks import blocking, executing_place, overrun, place_on, row_name
-from palestra.fleet.task_dump import dumping_tasks
+from palestra.fleet.stacks import (
+    blocking,
+    executing_place,
+    overrun,
+    place_on,
+    process_end,
+    row_name,
+)
+from palestra.fleet.task_dump import dumping_tasks, unfinished_work
 from palestra.fleet.venvs import (
     cache_root,
     interpreter_for,
@@ -62,6 +77,7 @@ from palestra.fleet.watchdog import Lag, LagLog, Watchdog, watchdog_threshold_s
 
 __all__ = [
     "EMBEDDED",
+    "IMPORTS",
     "LOOPBACK",
     "PROCESS",
     "RAY_ADDRESS",
@@ -74,6 +90,7 @@ __all__ = [
     "ChildExit",
     "FileRows",
     "Fleet",
+    "FleetNews",
     "ForeignFleet",
     "FunctionTimes",
     "HeadAddress",
@@ -93,6 +110,7 @@ __all__ = [
     "cache_root",
     "callgrind_of",
     "check_head_port",
+    "check_settings",
     "dumping_tasks",
     "executing_place",
     "file_rows",
@@ -111,7 +129,7 @@ __all__ = [
     "overrun",
     "place_on",
     "probe",
-    "raise_descriptor_limit",
+    "process_end",
     "rare_collections",
     "reachable_host",
     "read_ended_fleet",
@@ -120,7 +138,6 @@ __all__ = [
     "requirements_of",
     "requirements_place",
     "row_name",
-    "run_dir",
     "server_client",
     "serving",
     "standing_at",
@@ -129,6 +146,7 @@ __all__ = [
     "summary_line",
     "table_of",
     "unfinished_import",
+    "unfinished_work",
     "unsatisfied",
     "watchdog_threshold_s",
 ]

@@ -1,9 +1,10 @@
 """Find a fleet that already runs, and call it from another process."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, final
 
 import orjson
 
@@ -14,17 +15,21 @@ from palestra.errors import (
     DeadlineExceeded,
     InfraError,
     KnownCause,
+    PalestraError,
     RunFailed,
     from_body,
 )
 from palestra.fleet.instance import InstanceState
-from palestra.fleet.runfile import RunFile, live_run_files, read_run_file
+from palestra.fleet.runfile import RunFile, live_run_files, read_ended_fleet, read_run_file
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, same_host
 from palestra.schema import JsonObject
 from palestra.server import CHECK_PATH
-from palestra.transport import HttpRequest, HttpTransport, Target
+from palestra.transport import BlockedServer, HttpRequest, HttpTransport, RetryReport, Target
 
 HEAD_TIMEOUT_S = 5.0
+BLOCKED_PATH: Final = "/blocked_servers"
+START_AGAIN: Final = "start the servers again"
+AGAIN: Final = "continue with ++resume_from_cache=true"
 
 
 class NoFleet(RunFailed):
@@ -101,6 +106,47 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     )
 
 
+@final
+class FleetNews:
+    """What an attached command knows about the server processes of its fleet.
+
+    `blocked`: the processes whose event loops did not run when the fleet was last asked.
+    """
+
+    def __init__(self, fleet: AttachedFleet, http: HttpTransport) -> None:
+        self._fleet = fleet
+        self._http = http
+        self._asking: asyncio.Task[None] | None = None
+        self.blocked: tuple[BlockedServer, ...] = ()
+
+    async def ask(self) -> None:
+        """Ask the fleet's head. Calls at the same time share one request. Raises RunFailed: the
+        fleet has ended; ServerDied when it was because of one of its servers.
+        """
+        self.raise_if_ended()
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(), name="blocked servers")
+        await asyncio.shield(self._asking)
+        self.raise_if_ended()
+
+    def raise_if_ended(self) -> None:
+        """Raise the error with which the fleet ended, when it has left word of its end."""
+        run = self._fleet.run
+        fleet_end = None if run is None else read_ended_fleet(run)
+        if fleet_end is None:
+            return
+        error = fleet_end.as_error()
+        advice = AGAIN if fleet_end.servers_lived else START_AGAIN
+        error.hint = "; ".join(filter(None, [error.hint, advice]))
+        raise error
+
+    async def _ask(self) -> None:
+        # A head that does not answer is no news: what is known of its servers stays.
+        with contextlib.suppress(PalestraError, KeyError, TypeError, ValueError):
+            servers = await _get(self._http, self._fleet.address, BLOCKED_PATH)
+            self.blocked = tuple(map(BlockedServer.from_json, servers))
+
+
 def _locate(address: HeadAddress) -> tuple[HeadAddress, RunFile | None]:
     if address.port != 0:
         return address, _run_file(address)
@@ -172,6 +218,9 @@ class ServerStatus:
     endpoint: str = ""
     """For a model server: what its endpoint is and supports, or why this is unknown. Empty for
     other servers."""
+    retries: str = ""
+    """The requests that the server has sent again since its start, with the last reason and when the
+    next one is due; empty without any."""
 
     @property
     def healthy(self) -> bool:
@@ -193,7 +242,7 @@ def summary_line(statuses: list[ServerStatus]) -> str:
 
 
 async def _probe_one(item: JsonObject, http: HttpTransport) -> ServerStatus:
-    state, reason = InstanceState(item["status"]), str(item.get("reason") or "")
+    state, reason, retries = InstanceState(item["status"]), str(item.get("reason") or ""), ""
     if state is InstanceState.HEALTHY and item["url"]:
         try:
             request = HttpRequest("GET", f"{item['url']}/", timeout_s=PROBE_TIMEOUT_S, direct=True)
@@ -203,6 +252,7 @@ async def _probe_one(item: JsonObject, http: HttpTransport) -> ServerStatus:
         else:
             if reply.status >= 500:
                 state, reason = InstanceState.UNHEALTHY, f"GET / answered {reply.status}"
+            retries = str(RetryReport.from_status(reply.body) or "")
     return ServerStatus(
         name=str(item["name"]),
         server_type=str(item["server_type"]),
@@ -212,6 +262,7 @@ async def _probe_one(item: JsonObject, http: HttpTransport) -> ServerStatus:
         state=state,
         reason=reason,
         endpoint=await _endpoint(item, http) if state is InstanceState.HEALTHY else "",
+        retries=retries,
     )
 
 

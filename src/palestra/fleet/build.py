@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from palestra.config import ConfigTree, InstanceConfig, Redactor, secrets_in, settings_from
 from palestra.errors import ConfigError, PalestraError, ServerDied
@@ -35,6 +35,8 @@ GLOBAL_LIMIT = "global_aiohttp_connector_limit"
 GLOBAL_LIMIT_PER_HOST = "global_aiohttp_connector_limit_per_host"
 GLOBAL_DEBUG = "global_aiohttp_client_request_debug"
 PROFILING = "profiling_enabled"
+PROFILE_WITHIN_S: Final = 10.0
+"""How long, in seconds, a process may take to write the profile of its servers when it stops."""
 
 
 def http_transport(tree: Any) -> HttpTransport:
@@ -93,18 +95,33 @@ def build_server(
 
     Raises ConfigError when the entrypoint or the settings are wrong.
     """
-    if instance.folder is None:
-        raise ConfigError(f"{instance.name} is a remote server, so it cannot be started here")
-    class_name = str(instance.settings.get("class_name") or "")
-    path = instance.folder / instance.entrypoint
-    cls = served or load_server_class(path, class_name)
-    settings_model: Any = cls.model_fields["config"].annotation
-    settings = settings_from(settings_model, instance, extra=_facts(instance, client))
+    cls = served or _class_of(instance)
+    settings = _settings_of(cls, instance, _facts(instance, client))
     server = cls(config=settings, server_client=client)
     _record_calls(server, client)
     if isolate and served is None:
         _isolate(server, instance, client)
     return server
+
+
+def check_settings(instance: InstanceConfig) -> None:
+    """Check the settings of an instance with its server class. No server is made.
+
+    Raises ConfigError: the settings are wrong, or the class cannot be loaded.
+    """
+    _settings_of(_class_of(instance), instance, _own_facts(instance))
+
+
+def _class_of(instance: InstanceConfig) -> type[Server]:
+    if instance.folder is None:
+        raise ConfigError(f"{instance.name} is a remote server, so it cannot be started here")
+    class_name = str(instance.settings.get("class_name") or "")
+    return load_server_class(instance.folder / instance.entrypoint, class_name)
+
+
+def _settings_of(cls: type[Server], instance: InstanceConfig, facts: JsonDict) -> Any:
+    settings_model: Any = cls.model_fields["config"].annotation
+    return settings_from(settings_model, instance, extra=facts)
 
 
 @contextlib.contextmanager
@@ -164,10 +181,20 @@ def _facts(instance: InstanceConfig, client: ServerClient) -> JsonDict:
     """
     target = client.targets.get(instance.name)
     port = target.urls[0].rpartition(":")[2] if target is not None and target.urls else ""
+    facts = _own_facts(instance)
+    if port.isdigit():
+        facts["port"] = int(port)
+    if (address := client.tree.get(RAY_ADDRESS)) is not None:
+        facts[RAY_ADDRESS] = address
+    return facts
+
+
+def _own_facts(instance: InstanceConfig) -> JsonDict:
+    """Return the facts about an instance that its configuration has."""
     facts = {
         "name": instance.name,
         "host": instance.host,
-        "port": int(port) if port.isdigit() else instance.port,
+        "port": instance.port,
         "entrypoint": instance.entrypoint,
         "num_workers": instance.num_workers,
         "domain": instance.domain,
@@ -175,7 +202,6 @@ def _facts(instance: InstanceConfig, client: ServerClient) -> JsonDict:
         "verified": instance.verified,
         "value": instance.value,
         "datasets": list(instance.datasets),
-        RAY_ADDRESS: client.tree.get(RAY_ADDRESS),
     }
     return {name: value for name, value in facts.items() if value not in (None, [])}
 

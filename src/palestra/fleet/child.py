@@ -13,13 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.orders import REFUSAL_MARK, read_refusal
 from palestra.system import start_async
 
 LAST_LINES = 25
+STOP_S: Final = 3.0
+"""How long, in seconds, a child has to stop in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class Child:
         if not self.has_ended:
             self._signal(signal.SIGKILL)
 
-    async def stop(self, *, grace_s: float = 3.0) -> None:
+    async def stop(self, *, grace_s: float = STOP_S) -> None:
         """Send SIGTERM to the whole process group, and SIGKILL once it has ended or after `grace_s`
         seconds.
         """

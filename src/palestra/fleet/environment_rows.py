@@ -44,8 +44,8 @@ class RowRequest:
     """The class in the file; empty: the only one."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Values for the settings of the class."""
-    data: Path | None = None
-    """A file of rows that replaces the environment's own data."""
+    data: tuple[Path, ...] | None = None
+    """Files of rows that replace the environment's own data."""
     cache: Path = field(default_factory=Path)
     """The folder in which rows of the hub are kept."""
 
@@ -58,7 +58,7 @@ class RowRequest:
     def from_json(cls, text: bytes) -> "RowRequest":
         """Return the request that `as_json` wrote."""
         path, class_name, settings, data, cache = orjson.loads(text)
-        own_data = None if data is None else Path(data)
+        own_data = None if data is None else tuple(map(Path, data))
         return cls(Path(path), class_name, settings, own_data, Path(cache))
 
 
@@ -102,8 +102,8 @@ async def _elsewhere(request: RowRequest, venvs: Path) -> FileRows:
 
 def _contents(request: RowRequest) -> FileRows:
     env = load_environment(request.path, request.class_name, settings=request.settings)
-    records = None if request.data is None else rows_in(request.data)
-    rows = tuple(env.rows(records, cache=request.cache))
+    records = None if request.data is None else rows_in(*request.data)
+    rows = tuple(env.rows(records, cache=request.cache, files=request.data or ()))
     data = env.cls.data
     return FileRows(
         name=env.name,

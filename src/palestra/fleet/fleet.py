@@ -12,8 +12,9 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig, ServerType
 from palestra.errors import (
@@ -23,8 +24,15 @@ from palestra.errors import (
     PalestraError,
     ServerDied,
 )
-from palestra.fleet.build import build_server, profiler_for, server_client, start_server, starting
-from palestra.fleet.child import ChildExit
+from palestra.fleet.build import (
+    PROFILE_WITHIN_S,
+    build_server,
+    profiler_for,
+    server_client,
+    start_server,
+    starting,
+)
+from palestra.fleet.child import STOP_S, ChildExit
 from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
@@ -34,7 +42,6 @@ from palestra.fleet.sockets import (
     check_hosts,
     http_url,
     listen_for,
-    raise_descriptor_limit,
     reachable_host,
     serving,
 )
@@ -46,14 +53,30 @@ from palestra.fleet.venvs import (
     unsatisfied,
 )
 from palestra.server import Server
+from palestra.system import allow_longer_stop, raise_descriptor_limit
 from palestra.transport import ASGIApp, HttpRequest, Target, new_id
 
 if TYPE_CHECKING:
     from palestra.fleet.server_profiles.attributed import ProfiledServer
 
 EMBEDDED, PROCESS, REMOTE = "embedded", "process", "remote"
-STOP_TIMEOUT_S = 2.0
 REMOTE_EVERY_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopLimits:
+    """How long each step of stopping a fleet may take."""
+
+    processes_s: float
+    """Seconds until a server process is killed."""
+    embedded_s: float
+    """Seconds that an embedded server's own `stop` has."""
+
+
+AT_END: Final = StopLimits(processes_s=STOP_S, embedded_s=2.0)
+CANCELLED: Final = StopLimits(processes_s=1.2, embedded_s=0.5)
+"""The limits when the command was stopped, as by Ctrl-C. They add up to less than the 2 s that the
+command has for its orderly stop."""
 
 
 def placement_of(instance: InstanceConfig, default: str) -> str:
@@ -105,21 +128,22 @@ class Fleet:
             redact=Redactor(config.secrets),
             logs=config.tree.get("nemo_gym_log_dir"),
         )
-        self.client.overrun_of = self._processes.overrun_of
-        self.client.standing_still = self._processes.standing_still
+        self.client.blocked_servers = self._processes.blocked
 
     async def __aenter__(self) -> Self:
         raise_descriptor_limit()
+        if self._profiler is not None:
+            allow_longer_stop(PROFILE_WITHIN_S)
         check_hosts(self.config, self._token)
         try:
             await self._start()
-        except BaseException:
-            await self._stop()
+        except BaseException as error:
+            await self._stop(self._stop_limits(type(error)))
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._stop()
+    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        await self._stop(self._stop_limits(raised))
 
     def place_by_default(self, placement: str) -> None:
         """Set the placement for servers where neither the config nor `default_placement` sets one.
@@ -309,6 +333,7 @@ class Fleet:
                 token=self._token,
                 worker=index if instance.num_workers > 1 else None,
                 ray=self._ray.encode(),
+                setting_files={key: str(file) for key, file in instance.setting_files.items()},
             )
             await self._processes.start(self.instances[instance.name], order, python, sock)
         await self._wait_ready(instance.name)
@@ -348,7 +373,15 @@ class Fleet:
 
     # Stopping
 
-    async def _stop(self) -> None:
+    def _stop_limits(self, raised: type[BaseException] | None) -> StopLimits:
+        """Return the limits of a fleet whose body raised `raised`, or ended when that is None."""
+        is_cancelled = raised is not None and issubclass(raised, asyncio.CancelledError)
+        limits = CANCELLED if is_cancelled else AT_END
+        if self._profiler is None:
+            return limits
+        return replace(limits, processes_s=limits.processes_s + PROFILE_WITHIN_S)
+
+    async def _stop(self, limits: StopLimits) -> None:
         """Run every step of stopping, even if earlier steps raise."""
         async with contextlib.AsyncExitStack() as last_first:
             last_first.push_async_callback(self._ray.end)
@@ -356,18 +389,21 @@ class Fleet:
             last_first.push_async_callback(self._finish_profile)
             last_first.push_async_callback(self.client.http.aclose)
             last_first.callback(self._close_sockets)
-            last_first.push_async_callback(self._stop_servers)
+            last_first.push_async_callback(self._stop_servers, limits.embedded_s)
             last_first.callback(self._processes.close)
-            last_first.push_async_callback(self._stop_watchers)
-            last_first.push_async_callback(self._processes.stop)
+            last_first.push_async_callback(self._stop_listening, limits.processes_s)
+
+    async def _stop_listening(self, grace_s: float) -> None:
+        """Stop the server processes, and close the embedded servers to other processes meanwhile."""
+        await asyncio.gather(self._processes.stop(grace_s=grace_s), self._stop_watchers())
 
     async def _stop_watchers(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
-    async def _stop_servers(self) -> None:
-        await asyncio.gather(*(_stop_server(server) for server in self._servers))
+    async def _stop_servers(self, timeout_s: float) -> None:
+        await asyncio.gather(*(_stop_server(server, timeout_s) for server in self._servers))
 
     def _close_sockets(self) -> None:
         for sock in self._listening:
@@ -378,10 +414,10 @@ class Fleet:
             await asyncio.to_thread(self._profiler.finish)
 
 
-async def _stop_server(server: Server) -> None:
+async def _stop_server(server: Server, timeout_s: float) -> None:
     """Stop a server. An author's `stop` that fails or hangs does not keep the fleet from ending."""
     with contextlib.suppress(Exception):
-        async with asyncio.timeout(STOP_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             await server.shut_down()
 
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
+from starlette.responses import Response as HttpResponse
 
 from palestra.config import ConfigTree, Redactor, ResolvedConfig, dump_yaml
 from palestra.errors import (
@@ -24,7 +25,11 @@ from palestra.errors import (
     InfraError,
     KnownCause,
     PalestraError,
+    ServerDied,
+    mask_error,
+    to_body,
 )
+from palestra.fleet.attach import BLOCKED_PATH
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.runfile import (
@@ -36,9 +41,9 @@ from palestra.fleet.runfile import (
     write_run_file,
 )
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
-from palestra.schema import JsonDict, complete_document
+from palestra.schema import JsonDict, complete_document, encode_json
 from palestra.server import Boundary, OwnErrors, RefusalEnvelopes, describe, error_text
-from palestra.transport import ASGIApp, new_id
+from palestra.transport import ASGIApp, BlockedServer, new_id
 
 HEAD = "head server"
 
@@ -50,9 +55,11 @@ def head_app(
     *,
     token: str = "",
     added_settings: Callable[[], Mapping[str, str]] = dict,
+    blocked: Callable[[], Sequence[BlockedServer]] = tuple,
 ) -> ASGIApp:
     """Return the ASGI app of one fleet's head server. `added_settings`: returns the settings that
-    the fleet added to the configuration.
+    the fleet added to the configuration. `blocked`: returns the servers whose event loops do not
+    run.
     """
     app = FastAPI(title="Palestra head server")
     mask = Redactor(config.secrets)
@@ -69,6 +76,13 @@ def head_app(
     async def server_instances() -> JSONResponse:
         return JSONResponse([instance.as_json() for instance in instances()])
 
+    @app.get(BLOCKED_PATH, response_model=list[JsonDict])
+    async def blocked_servers() -> HttpResponse:
+        return HttpResponse(
+            encode_json([_masked(server, mask).as_json() for server in blocked()]),
+            media_type="application/json",
+        )
+
     describe(app, lambda document: complete_document(document, {401, 500}))
 
     return Boundary(
@@ -78,6 +92,12 @@ def head_app(
         on_error=partial(_raised, OwnErrors()),
         token=token,
     )
+
+
+def _masked(blocked: BlockedServer, mask: Redactor) -> BlockedServer:
+    for failure in blocked.failures:
+        mask_error(failure, mask)
+    return replace(blocked, message=mask(blocked.message))
 
 
 def _own_failure(_path: str, message: str, evidence: CallEvidence) -> CallError:
@@ -112,6 +132,7 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         lambda: list(fleet.instances.values()),
         token=address.token,
         added_settings=fleet.added_settings,
+        blocked=fleet.client.blocked_servers,
     )
     # Before the first answer: whoever finds the head must also find the file that names it.
     write_run_file(run)
@@ -137,7 +158,9 @@ def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:
     failure, ending = fleet.failure, fleet.ending
     where = f"the fleet at {run.url} (process {run.pid})"
     if failure is not None:
-        fleet_end = EndedFleet(run.nonce, failure.message, failure.hint)
+        guilty = failure.failure if isinstance(failure, ServerDied) else None
+        body = None if guilty is None else to_body(guilty)
+        fleet_end = EndedFleet(run.nonce, failure.message, failure.hint, failure=body)
     elif error is not None:
         hint = error.hint if isinstance(error, PalestraError) else ""
         what = error.message if isinstance(error, PalestraError) else error_text(error)

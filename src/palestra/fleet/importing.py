@@ -135,6 +135,12 @@ class AuthorImports:
             self._threads.pop(path, None)  # a file that loads itself has left already
             self._one_at_a_time.release()
 
+    def in_this_thread(self) -> Path | None:
+        """Return the file whose code this thread executes to import it; None outside imports."""
+        this_thread = threading.get_ident()
+        threads = dict(self._threads)
+        return next((file for file, thread in threads.items() if thread == this_thread), None)
+
     def unfinished(self, file: Path, limit_s: float) -> ServerDied | None:
         """Return the error for an import of `file` that is still running, or that waits for another
         file's import; None when there is no such import.

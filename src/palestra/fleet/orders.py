@@ -1,6 +1,6 @@
 """The work order that the fleet sends to a server process which it starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -25,6 +25,8 @@ class WorkOrder:
     """File descriptors of the pulse that the fleet reads. None when no process watches this one."""
     ray: str = ""
     """The address of the fleet's Ray cluster, encoded by `RayPlace.encode`."""
+    setting_files: dict[str, str] = field(default_factory=dict)
+    """The config file that each of the instance's settings comes from, for messages."""
 
     @property
     def process_name(self) -> str:
@@ -46,6 +48,7 @@ class WorkOrder:
                 self.worker,
                 self.pulse,
                 self.ray,
+                self.setting_files,
             ],
             option=orjson.OPT_NON_STR_KEYS,
         )

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Final, final
 
-from palestra.errors import CallError, RowIdentity, ServerDied
+from palestra.errors import CallError, ServerDied
 from palestra.fleet.child import Child
 from palestra.fleet.importing import unfinished_import
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.stacks import (
-    author_call,
     blocking,
     executing_place,
     overrun,
@@ -17,6 +17,7 @@ from palestra.fleet.stacks import (
     stack_of,
 )
 from palestra.system import Executing, Lookout, Pulse, ask_for_stacks, is_stopped, running_one
+from palestra.transport import BlockedServer
 
 QUIET_S: Final = 1.5
 """Seconds without a step of the event loop after which a process counts as quiet. The errors of
@@ -96,15 +97,16 @@ class ProcessWatch:
         calls = (unfinished_import(call, self._stacks) for call in self._pulse.executing())
         return next((died for died in calls if died is not None), None)
 
-    def standing_still(self) -> str:
-        """Return a sentence about the process when its event loop does not run; empty when it runs."""
+    def blocked(self) -> BlockedServer | None:
+        """Return what blocks the process; None when its event loop runs."""
         quiet_s = self._lookout.quiet_s
         if self.child.has_ended or quiet_s < QUIET_S:
-            return ""
-        return (
+            return None
+        sentence = (
             f"{self.child.name} (process {self.child.pid}) has not responded for "
             f"{quiet_s:.1f} s: {self._doing()}"
         )
+        return BlockedServer(self._running.name, sentence, tuple(self._overruns()))
 
     def _doing(self) -> str:
         if is_stopped(self.child.pid):
@@ -114,19 +116,14 @@ class ProcessWatch:
     def _blocking_call(self) -> Executing | None:
         return running_one(self.child.pid, self._lookout.executing)
 
-    def overrun_of(self, row: RowIdentity) -> CallError | None:
-        """Return the failure of the rollout `row` when one of its own calls blocks the process;
-        else None.
-        """
-        if self._lookout.quiet_s < QUIET_S:
-            return None
+    def _overruns(self) -> Iterator[CallError]:
+        """Yield the failure of each call of an author's code that the process executes."""
         for call in self._lookout.executing:
-            author = author_call(call)
-            if author is not None and author.row == row:
-                # Stacks of before the call began show another one.
-                stacks = self._stacks if self._stacks_at >= call.since else ""
-                return overrun(call, stacks, time.monotonic() - call.since)
-        return None
+            # Stacks of before the call began show another one.
+            stacks = self._stacks if self._stacks_at >= call.since else ""
+            failure = overrun(call, stacks, time.monotonic() - call.since)
+            if failure is not None:
+                yield failure
 
     def died_of(self, call: Executing) -> ServerDied:
         """Return the error of a process that was killed because `call` did not return."""

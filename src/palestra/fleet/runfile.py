@@ -6,8 +6,6 @@ for commands that were attached to it. A fleet that is killed (SIGKILL) writes n
 """
 
 import contextlib
-import os
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +13,10 @@ from typing import Final
 
 import orjson
 
+from palestra.errors import RunFailed, ServerDied, from_body
 from palestra.fleet.sockets import http_url, reachable_host
 from palestra.schema import JsonDict
-from palestra.system import born_at, write_whole
+from palestra.system import born_at, run_dir, write_whole
 
 ENDED_KEPT_S: Final = 3600.0
 """The seconds for which the file about an ended fleet is kept. Attached commands look for it every
@@ -49,7 +48,8 @@ class EndedFleet:
     """How a fleet ended. `message` and `hint` are those of its error. The other fields describe the
     first server process that died.
 
-    `servers_lived`: no server had died; the fleet was stopped, or its command failed.
+    `servers_lived`: no server had died; the fleet was stopped, or its command failed. `failure`: the
+    error body of the rollout whose call made the fleet end a server process; None without one.
     """
 
     nonce: str
@@ -60,15 +60,15 @@ class EndedFleet:
     server_pid: int | None = None
     returncode: int = 0
     last_lines: tuple[str, ...] = ()
+    failure: JsonDict | None = None
 
-
-def run_dir() -> Path:
-    """Return the folder of the run files: PALESTRA_RUN_DIR, else a folder of this user."""
-    if own_folder := os.environ.get("PALESTRA_RUN_DIR"):
-        return Path(own_folder)
-    if base := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(base) / "palestra"
-    return Path(tempfile.gettempdir()) / f"palestra-{os.getuid()}"
+    def as_error(self) -> RunFailed:
+        """Return the error for a command that used the fleet: ServerDied when a server had died."""
+        if self.servers_lived:
+            return RunFailed(self.message, hint=self.hint)
+        return ServerDied(
+            self.message, hint=self.hint, server=self.server, failure=from_body(self.failure)
+        )
 
 
 def write_run_file(run: RunFile) -> Path:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, final
 
 from palestra.config import Redactor
-from palestra.errors import CallError, PalestraError, RowIdentity, ServerDied
+from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.instance import InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.process_watch import ProcessWatch
 from palestra.system import LOOK_EVERY_S, Pulse
+from palestra.transport import BlockedServer
 
 
 @final
@@ -116,22 +117,16 @@ class ServerProcesses:
                 return died
         return None
 
-    def overrun_of(self, row: RowIdentity) -> CallError | None:
-        """Return the failure of the rollout `row` when one of its own calls blocks a process; else
-        None.
-        """
-        errors = (watch.overrun_of(row) for watch in self._watches)
-        return next((error for error in errors if error is not None), None)
+    def blocked(self) -> list[BlockedServer]:
+        """Return each process whose event loop does not run now."""
+        return [blocked for watch in self._watches if (blocked := watch.blocked()) is not None]
 
-    def standing_still(self) -> list[str]:
-        """Return a sentence about each process whose event loop does not run now."""
-        return [sentence for watch in self._watches if (sentence := watch.standing_still())]
-
-    async def stop(self) -> None:
-        """End every process."""
+    async def stop(self, *, grace_s: float) -> None:
+        """Stop every process, and kill those that have not ended after `grace_s` seconds."""
         for child in self._children:
             child.stopping = True
-        await asyncio.gather(*(child.stop() for child in self._children), return_exceptions=True)
+        stops = (child.stop(grace_s=grace_s) for child in self._children)
+        await asyncio.gather(*stops, return_exceptions=True)
         for task in self._endings:
             task.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)

@@ -5,7 +5,6 @@ other program can take the port in between. Also finds the process that holds a 
 import asyncio
 import contextlib
 import random
-import resource
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig
 from palestra.errors import ConfigError, KnownCause
@@ -24,6 +24,10 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 """Hosts that mean all addresses of this machine. A server can listen on them, but a client cannot
 call them."""
+
+IN_FLIGHT_S: Final = 0.5
+"""How long, in seconds, a server that closes waits for its requests in flight. A command that Ctrl-C
+stops waits for its servers, and has 2 s for all that it does."""
 
 BACKLOG = 4096
 """How many connections may wait to be accepted. A burst of thousands must not be refused."""
@@ -142,14 +146,6 @@ def _listening_inodes(port: int) -> set[str]:
     return inodes
 
 
-def raise_descriptor_limit() -> int:
-    """Raise this process's limit of open files to its maximum, and return the new limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
-
-
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11000
 
@@ -242,6 +238,14 @@ class _QuietServer(uvicorn.Server):
         super().__init__(config)
         self.stopping = asyncio.Event()
 
+    def cut(self) -> None:
+        """Disconnect all callers, and cancel the requests in flight."""
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        for request in list(self.server_state.tasks):
+            request.cancel()
+
     async def main_loop(self) -> None:
         await self.stopping.wait()
 
@@ -253,18 +257,19 @@ class _QuietServer(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
     """Serve `app` on `sock` while the body runs. Then close the server; requests still in flight
-    are cut after 2 s.
+    are cut after `IN_FLIGHT_S`.
 
     An exception of the body is raised unchanged, after the server has closed.
     """
     config = uvicorn.Config(
-        app,
+        _ending_quietly(app),
         lifespan="off",
         log_level="warning",
         access_log=False,
         # Longer than our client keeps a connection, so that the client is the one to close it.
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=2,
+        # For a request that swallows its cancellation.
+        timeout_graceful_shutdown=1,
         ws="none",
         backlog=BACKLOG,
         server_header=False,
@@ -279,7 +284,21 @@ async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[None]:
         yield
     finally:
         server.stopping.set()
+        cutting = asyncio.get_running_loop().call_later(IN_FLIGHT_S, server.cut)
         try:
             await listener
         finally:
+            cutting.cancel()
             sock.close()
+
+
+def _ending_quietly(app: ASGIApp) -> ASGIApp:
+    """Return `app` without the CancelledError of a request that was cut: uvicorn would print it as
+    a bug of the app.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return answer

@@ -3,12 +3,13 @@ stacks.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from palestra.errors import CallError, RowIdentity, add_row
-from palestra.server import AuthorCall, AuthorsPlace, is_servers_file, overran
+from palestra.server import AuthorCall, AuthorsPlace, ended_process, is_servers_file, overran
 from palestra.system import Executing
 
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
@@ -80,6 +81,27 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
     error = overran(
         author.server, author.path, author_place, lasted_s, server_type=author.server_type
     )
+    return _of_call(error, author)
+
+
+def process_end(calls: Sequence[Executing], how: str) -> CallError | None:
+    """Return the failure of the rollout whose call ended its process by itself.
+
+    `calls`: what the process executed last. `how`: `exit code 3`, for one. Returns None unless there
+    was exactly one call of a server: of several, no one knows which it was.
+    """
+    authors = [(call, author) for call in calls if (author := author_call(call)) is not None]
+    if len(authors) != 1:
+        return None
+    [(call, author)] = authors
+    author_place = executing_place(call, "")
+    error = ended_process(
+        author.server, author.path, author_place, how, server_type=author.server_type
+    )
+    return _of_call(error, author)
+
+
+def _of_call(error: CallError, author: AuthorCall) -> CallError:
     error.verify_request = author.verify_request or None
     return add_row(error, author.row)
 

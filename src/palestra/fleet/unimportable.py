@@ -41,7 +41,11 @@ def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
         return _without_name(path, line, error.name, name[1])
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _without_module(path, error.name)
-    return ConfigError(f"{path}{line} cannot be imported: {type(error).__name__}: {error}")
+    reason, installs, package = str(error).partition(": pip install ")
+    hint = f"pip install {package}" if installs else ""  # a missing extra of ours
+    return ConfigError(
+        f"{path}{line} cannot be imported: {type(error).__name__}: {reason}", hint=hint
+    )
 
 
 def _without_module(path: Path, module: str) -> ConfigError:

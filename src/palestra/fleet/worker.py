@@ -14,26 +14,38 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palestra.config import config_from_tree
 from palestra.errors import PalestraError
 from palestra.fleet.build import (
     GLOBAL_DEBUG,
+    PROFILE_WITHIN_S,
+    PROFILING,
     build_server,
     profiler_for,
     server_client,
     start_server,
 )
+from palestra.fleet.child import STOP_S
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.importing import start_timeout_of, starting_within
 from palestra.fleet.orders import WorkOrder, refusal_line
 from palestra.fleet.ray_clusters.place import RayPlace
-from palestra.fleet.sockets import raise_descriptor_limit, serving
+from palestra.fleet.sockets import serving
 from palestra.fleet.task_dump import dumping_tasks
 from palestra.fleet.watchdog import LagLog, Watchdog, watchdog_threshold_s
 from palestra.server import Server
-from palestra.system import Pulse, beating, make_current
+from palestra.system import (
+    Pulse,
+    beating,
+    exit_quickly,
+    make_current,
+    raise_descriptor_limit,
+)
 from palestra.transport import Target
 
 if TYPE_CHECKING:
@@ -45,12 +57,13 @@ VERBOSE = "verbose"
 
 
 async def serve(order: WorkOrder) -> None:
-    """Build, start and serve the instance until SIGTERM or SIGINT arrives."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    instance = config_from_tree(order.tree).instance(order.instance)
+    """Build, start and serve the instance until SIGTERM or SIGINT arrives.
+
+    Until the server is built, SIGTERM ends the process at once: an import may last minutes, and
+    nothing has to be stopped yet.
+    """
+    files = {key: Path(file) for key, file in order.setting_files.items()}
+    instance = replace(config_from_tree(order.tree).instance(order.instance), setting_files=files)
     targets = {
         name: Target(name, server_type, tuple(urls))
         for name, (server_type, urls) in order.targets.items()
@@ -66,22 +79,47 @@ async def serve(order: WorkOrder) -> None:
     if profiler is not None:
         served = profiler.start().over(server, name=order.process_name, token=order.token)
     try:
-        app = await start_server(server, local=served)
-        with dumping_tasks(server.palestra_in_flight.lines):
-            async with (
-                rare_collections(),
-                beating(),
-                _watched(order),
-                serving(app, socket.socket(fileno=order.fd)),
-            ):
-                await stop.wait()
+        with _until_signalled():
+            app = await start_server(server, local=served)
+            with dumping_tasks(server.palestra_in_flight.lines):
+                async with (
+                    rare_collections(),
+                    beating(),
+                    _watched(order),
+                    serving(app, socket.socket(fileno=order.fd)),
+                ):
+                    await asyncio.Event().wait()
     finally:
         if profiler is not None:
             # Before the author's own `stop`, which may not end before the fleet ends this.
             profiler.finish()
-        await server.shut_down()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await server.shut_down()
         await client.http.aclose()
         await ray.leave()
+
+
+@contextlib.contextmanager
+def _until_signalled() -> Iterator[None]:
+    """Cancel the body at the first SIGTERM or SIGINT, also while the server starts."""
+    task, stopped = asyncio.current_task(), asyncio.Event()
+    assert task is not None  # noqa: S101  # it runs on the event loop
+
+    def stop() -> None:
+        # A parent that ends sends one signal, and `stop_with_parent` another.
+        if not stopped.is_set():
+            stopped.set()
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not stopped.is_set():
+            raise
+        task.uncancel()
 
 
 def _watched(order: WorkOrder) -> contextlib.AbstractAsyncContextManager[object]:
@@ -107,21 +145,22 @@ def _print_line(text: str) -> None:
     sys.stderr.flush()
 
 
-def stop_with_parent() -> None:
-    """End this process when standard input closes: first with SIGTERM, then by force."""
+def stop_with_parent(*, grace_s: float) -> None:
+    """End this process when standard input closes: first with SIGTERM, and by force after `grace_s`
+    seconds.
+    """
 
     def watch() -> None:
         # Not through sys.stdin: a thread that waits in it makes the interpreter abort at exit.
         while os.read(0, 65536):
             pass
         # For a call that takes the interpreter's lock after this line, and keeps it.
-        faulthandler.dump_traceback_later(2 * STOP_GRACE_S, exit=True)
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(STOP_GRACE_S)
-        if os.getpgrp() == os.getpid():
-            # This process leads its own group: whatever it started goes with it.
-            os.killpg(0, signal.SIGKILL)
-        os._exit(1)
+        faulthandler.dump_traceback_later(grace_s + STOP_GRACE_S, exit=True)
+        # Where this process leads its own group, whatever it started goes with it.
+        send = os.killpg if os.getpgrp() == os.getpid() else os.kill
+        send(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(grace_s)
+        send(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True, name="parent watch").start()
 
@@ -130,8 +169,10 @@ def main() -> int:
     """Run the server. Return 0 after an orderly stop, and the error's exit code when the server
     could not start or run.
     """
+    exit_quickly()
     order = WorkOrder.decode(sys.stdin.buffer.readline())
-    stop_with_parent()
+    profile_s = PROFILE_WITHIN_S if order.tree.get(PROFILING) else 0.0
+    stop_with_parent(grace_s=STOP_GRACE_S + profile_s)
     if order.tree.get(VERBOSE):
         logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s %(message)s")
     elif order.tree.get(GLOBAL_DEBUG):

@@ -13,7 +13,17 @@ from palestra.server.author_calls import (
     is_by_author,
     is_servers_file,
 )
-from palestra.server.authors_errors import TIME_LIMIT, AuthorsPlace, error_text, overran, text_of
+from palestra.server.authors_errors import (
+    ESCAPES,
+    TIME_LIMIT,
+    AuthorsPlace,
+    CalledExit,
+    ended_process,
+    error_text,
+    overran,
+    stops_this_task,
+    text_of,
+)
 from palestra.server.boundary import Boundary, SessionCookie
 from palestra.server.caller import PREFIX_SCOPE_KEY
 from palestra.server.capture import (
@@ -24,7 +34,7 @@ from palestra.server.capture import (
     TurnsTaken,
     TurnsWanted,
 )
-from palestra.server.endpoints import Endpoint, ToolFailure
+from palestra.server.endpoints import Endpoint, ToolFailure, with_faults
 from palestra.server.environments.definition import EnvironmentDefinition
 from palestra.server.environments.environment import Environment, call, class_of, environment
 from palestra.server.environments.interface import EnvironmentConfig, Seeded
@@ -74,16 +84,24 @@ from palestra.server.resources_server import (
     ResourcesServer,
     ResourcesServerConfig,
     ReverifyMode,
+    refuse_reward,
 )
 from palestra.server.reward_rules import WRONG_KINDS, RewardRules
 from palestra.server.server import Server, ServerConfig
-from palestra.server.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session, SessionStore
+from palestra.server.sessions import (
+    CLOSE_SESSION,
+    SESSION_ID_KEY,
+    Session,
+    SessionStore,
+    ToolFault,
+)
 from palestra.server.tools import ToolError, arguments_model, tool, tool_schema
 from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer
 
 __all__ = [
     "CHECK_PATH",
     "CLOSE_SESSION",
+    "ESCAPES",
     "EVENT_STREAM",
     "INFERRED_REVERIFY_MODE",
     "IN_FLIGHT_PATH",
@@ -110,6 +128,7 @@ __all__ = [
     "BoundAgentConfig",
     "Boundary",
     "CallTool",
+    "CalledExit",
     "CapturedTurn",
     "Endpoint",
     "EndpointFacts",
@@ -150,6 +169,7 @@ __all__ = [
     "ToolAnswer",
     "ToolError",
     "ToolFailure",
+    "ToolFault",
     "TrainingRun",
     "TurnsServer",
     "TurnsTaken",
@@ -162,6 +182,7 @@ __all__ = [
     "class_of",
     "completion_from_response",
     "describe",
+    "ended_process",
     "environment",
     "error_text",
     "is_by_author",
@@ -175,11 +196,14 @@ __all__ = [
     "params_from_messages",
     "published_schema",
     "read_only",
+    "refuse_reward",
     "rows_in",
     "server_class_of",
+    "stops_this_task",
     "text_of",
     "tool",
     "tool_schema",
     "verdict_of",
+    "with_faults",
     "without_tokens",
 ]

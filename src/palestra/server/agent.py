@@ -8,26 +8,29 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
 from palestra.config import ServerType
 from palestra.errors import CallError
 from palestra.schema import (
+    CREATE_PARAMS,
     JSON_TYPE,
     AggregateMetrics,
     AggregateMetricsRequest,
     JsonDict,
+    RejectedField,
     Response,
     ResponseCreateParams,
     RunRequest,
     VerifyResponse,
     encode_json,
 )
-from palestra.server.endpoints import Endpoint
+from palestra.server.endpoints import AroundMethod, Endpoint, row_error
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import CLOSE_SESSION
+from palestra.settings import misspelt_parameters, not_a_parameter
 from palestra.transport import CallContext, Peer, calling, current_call
 
 CLOSING_S: Final = 1.0
@@ -59,7 +62,7 @@ class AgentConfig(ServerConfig):
     """Whether a rollout ends without a call of `/verify`, with the reward below. None: no, unless
     the top-level key says so."""
 
-    skip_verification_reward: float | None = None
+    skip_verification_reward: float | None = Field(default=None, allow_inf_nan=False)
     """The reward of every rollout that is not verified. None: 0.0, unless the top-level key gives
     another."""
 
@@ -138,6 +141,21 @@ class Agent(Server):
             raise
         return await self.verified(environment, {**row, "response": response})
 
+    def _with_spelt_parameters(self, body: Any) -> Any:
+        """Return the row. Raises RowError: a parameter of its request is most likely misspelt. The
+        environment would refuse it only after the model's calls.
+        """
+        params = getattr(body, CREATE_PARAMS, None)
+        if not isinstance(params, ResponseCreateParams) or not params.model_extra:
+            return body
+        fields = [
+            RejectedField(f"/{CREATE_PARAMS}/{name}", not_a_parameter(near))
+            for name, near in misspelt_parameters(params.model_fields_set).items()
+        ]
+        if fields:
+            raise row_error(self.name, "/run", fields, hint="correct the name in the row")
+        return body
+
     async def verified(self, environment: Peer, row: JsonDict) -> VerifyResponse:
         """Return the verification of `row`, which holds the response; with `skip_verification`, the
         row with the configured reward.
@@ -179,7 +197,9 @@ class Agent(Server):
     def routes(self) -> list[Endpoint]:
         """Return the endpoints: `/run`, `/v1/responses`, `/aggregate_metrics`."""
         return [
-            self.endpoint(self.run, "/run"),
+            self.endpoint(
+                self.run, "/run", around=AroundMethod(prepare=self._with_spelt_parameters)
+            ),
             self.endpoint(self.responses, "/v1/responses", answers={JSON_TYPE: Response}),
             self.endpoint(self.aggregate_metrics, "/aggregate_metrics"),
         ]

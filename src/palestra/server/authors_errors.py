@@ -4,16 +4,35 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from fastapi.exceptions import ResponseValidationError
+from pydantic import ValidationError
+
 from palestra.config import ServerType
 from palestra.errors import CallError, CallEvidence
+from palestra.schema import RejectedField, rejection_text
 from palestra.transport import fault_of
 
 ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
 """Exceptions that a server's code may raise and that must not reach its callers: `sys.exit` in a
 verifier would end the whole run, and a cancelled await inside the code would lose the rollout."""
 
+_REJECTIONS = (ValidationError, ResponseValidationError)
+
 TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
 """The name of the setting that limits a rollout's time, for error messages."""
+
+
+class CalledExit(Exception):
+    """An author's code raised SystemExit, which is the cause of this error.
+
+    Tasks raise this one in its place: a SystemExit that leaves a task ends the event loop.
+    """
+
+
+def raised_by_author(error: BaseException) -> BaseException:
+    """Return the exception that an author's code raised, when `error` is in its place."""
+    is_stand_in = isinstance(error, CalledExit) and error.__cause__ is not None
+    return error.__cause__ or error if is_stand_in else error
 
 
 def stops_this_task(error: BaseException) -> bool:
@@ -25,16 +44,28 @@ def stops_this_task(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an exception, escaped so that it can always be written and sent."""
+    """Return the text of an exception, escaped so that it can always be written and sent. The text
+    of a rejection by a model is one line, with every field and its reason.
+    """
     try:
-        text = str(error)
+        text = _rejection(error) if isinstance(error, _REJECTIONS) else str(error)
     except Exception as inner:
         text = f"(its text cannot be made: {type(inner).__name__})"
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def _rejection(error: ValidationError | ResponseValidationError) -> str:
+    name = error.title if isinstance(error, ValidationError) else "the result"
+    fields = [
+        RejectedField("".join(f"/{step}" for step in problem["loc"]), str(problem["msg"]))
+        for problem in error.errors()
+    ]
+    return f"{name} rejects {rejection_text(fields)}"
+
+
 def error_text(error: BaseException) -> str:
     """Return the type and text of an exception, such as `KeyError: 'x'`."""
+    error = raised_by_author(error)
     return f"{type(error).__name__}: {text_of(error)}"
 
 
@@ -48,6 +79,25 @@ class AuthorsPlace:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}" if self.file else ""
+
+
+def ended_process(
+    server: str,
+    path: str,
+    author: AuthorsPlace,
+    how: str,
+    *,
+    server_type: str = ServerType.RESOURCES,
+) -> CallError:
+    """Return the error of a call whose code ended its own process. `how`: `exit code 3`, for one."""
+    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
+    failure = fault_of(server_type, path)(
+        f"{server}{path} ended the process that it ran in ({how}){where}",
+        hint="look for os._exit in that function, or for a library that ends the process",
+        evidence=CallEvidence(traceback=str(author)),
+    )
+    failure.retriable = False
+    return failure
 
 
 def overran(

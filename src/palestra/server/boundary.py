@@ -30,7 +30,7 @@ from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
 from palestra.server.caller import PREFIX_SCOPE_KEY, Caller, Message, Receive
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
-from palestra.server.refusals import RefusalEnvelopes
+from palestra.server.refusals import NoteFault, RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
 from palestra.server.signing import Signer
 from palestra.system import bears_token, current_pulse
@@ -118,11 +118,14 @@ class Boundary:
         in_flight: InFlightCalls | None = None,
         environment: bool = False,
         author: Callable[[None, str], AuthorMethod | None] | None = None,
+        note_fault: NoteFault | None = None,
     ) -> None:
         """`environment`: whether the app is an environment, so that its calls count as made in the
         environment. `author`: returns the AuthorMethod that reports a call of a path to the pulse.
+        `note_fault`: gets the scope of a request at which the app's own code raised an exception.
         """
         self._author = author
+        self._note_fault = note_fault
         self._methods: dict[str, AuthorMethod | None] = {}
         self._environment = environment
         self._in_flight = in_flight or InFlightCalls(server)
@@ -196,6 +199,7 @@ class Boundary:
         caller has disconnected.
         """
         caller = answer.caller
+        left_s = context.remaining_s()
         try:
             with calling(context):
                 async with limit:
@@ -212,9 +216,12 @@ class Boundary:
             if caller is not None and caller.gone:
                 return None
             if limit.expired():
-                return _timed_out(self._server, scope["path"], context)
+                return _timed_out(self._server, scope["path"], context, left_s)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
-            return self._on_error(scope["path"], error)
+            failure = self._on_error(scope["path"], error)
+            if self._note_fault is not None and failure.evidence.traceback:
+                self._note_fault(scope, error)
+            return failure
         finally:
             if caller is not None:
                 caller.close()
@@ -379,10 +386,14 @@ def _strayed(server: str, worker: str) -> InfraError:
     )
 
 
-def _timed_out(server: str, path: str, context: CallContext) -> DeadlineExceeded:
+def _timed_out(
+    server: str, path: str, context: CallContext, left_s: float | None
+) -> DeadlineExceeded:
+    """Return the error of a call whose rollout had `left_s` seconds left when the call began."""
     doing = context.activity.describe() if context.activity is not None else "its own work"
+    limit = "" if left_s is None else f"; this call had {left_s:.1f} s left of its rollout's time"
     return DeadlineExceeded(
-        f"{server}{path}: the deadline passed while awaiting {doing}",
+        f"{server}{path}: the deadline passed while awaiting {doing}{limit}",
         hint=f"raise {TIME_LIMIT}, or find out why this endpoint is slow",
     )
 

@@ -22,6 +22,7 @@ from starlette.responses import Response as HttpResponse
 from palestra.errors import (
     CallError,
     CallEvidence,
+    ConfigError,
     FieldProblem,
     RowError,
 )
@@ -42,7 +43,6 @@ from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, error_text, stops_this_task, text_of
 from palestra.server.published import published_schema
 from palestra.server.sessions import (
-    LONGEST_MESSAGE,
     SESSION_ID_KEY,
     Session,
     SessionStore,
@@ -54,11 +54,14 @@ from palestra.system import current_pulse
 TEXT_TYPE = "text/plain"
 
 
-def row_error(server: str, path: str, fields: Sequence[RejectedField]) -> RowError:
+def row_error(
+    server: str, path: str, fields: Sequence[RejectedField], *, hint: str = ""
+) -> RowError:
     """Return the 422 error of a body that does not fit, naming every rejected field."""
     problems = tuple(FieldProblem(field.pointer, field.sentence) for field in fields)
     return RowError(
         f"{server}{path} rejects the body: {rejection_text(fields)}",
+        hint=hint,
         evidence=CallEvidence(problems=problems),
     )
 
@@ -180,8 +183,10 @@ class Endpoint:
 
     def _take_body(self, name: str, kind: Any) -> None:
         if self._body_name:
-            raise TypeError(
-                f"{self.server}{self.path}: {self._body_name} and {name} cannot both be the body"
+            raise ConfigError(
+                f"{self.server}{self.path}: {self._body_name} and {name} cannot both be the body",
+                hint="keep one of the two: beside its body, a method may have a Session, or "
+                "starlette's Request",
             )
         self._body_name = name
         # Without a model the method gets the JSON as it came.
@@ -301,9 +306,7 @@ class Endpoint:
         ):
             return tool_error(error_text(error))
         self._on_error(self.path, error)
-        message = text_of(error)[:LONGEST_MESSAGE]
-        fault = ToolFault(self.path.removeprefix("/"), type(error).__name__, message)
-        self._sessions.open(session_id).note_fault(fault)
+        self._sessions.open(session_id).note_fault(ToolFault.of(self.path, error))
         return tool_error(error_text(error))
 
     def _parse(self, body: Any) -> Any:
@@ -371,7 +374,12 @@ def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
     payload = fields_of(result) if isinstance(result, BaseModel) else result
     if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
-    return {**payload, TOOL_FAILURES: [asdict(fault) for fault in faults]}
+    return with_faults(payload, faults)
+
+
+def with_faults(row: JsonDict, faults: Sequence[ToolFault]) -> JsonDict:
+    """Return the verify response `row` with the list of tool calls that failed with a bug."""
+    return {**row, TOOL_FAILURES: [asdict(fault) for fault in faults]}
 
 
 class ToolFailure(str):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from palestra.server.author_calls import is_servers_file
-from palestra.server.authors_errors import error_text
+from palestra.server.authors_errors import error_text, raised_by_author
 
 logger = logging.getLogger("palestra.server")
 
@@ -76,7 +76,8 @@ class OwnErrors:
         author's frames.
         """
         frames = own_frames(error)
-        self.note(server, path, type(error).__name__, error_text(error), frames)
+        kind = type(raised_by_author(error)).__name__
+        self.note(server, path, kind, error_text(error), frames)
         return frames
 
     def note(self, server: str, path: str, kind: str, text: str, frames: str) -> None:

@@ -5,7 +5,7 @@ They are envelopes like every other error. The framework's original text is kept
 as `detail`: existing clients read it, and for a tool call the model reads it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, final
 
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
-from palestra.config import did_you_mean
+from palestra.config import did_you_mean, masked_texts
 from palestra.errors import (
     CallError,
     CallEvidence,
@@ -31,13 +31,14 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import JsonDict, encode_json
-from palestra.transport import RESERVED_PATHS, Activity, add_verify_request, current_call
+from palestra.transport import Activity, add_verify_request, current_call, is_tool_path
+
+NoteFault = Callable[[MutableMapping[str, Any], BaseException], None]
+"""Gets the scope of a request that failed with a bug of the author's code, and the exception."""
 
 LONGEST_DETAIL = 500
 """The largest number of characters of an author's own reply that the message repeats."""
 
-_OF_TURNS = frozenset({"reset", "step"})
-"""The additional protocol paths of an environment that takes turns."""
 _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
 """The framework's own pages, which are left out of lists of endpoints."""
 
@@ -46,8 +47,9 @@ _UNTOLD = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"
 class RefusalEnvelopes:
     """Turns the error replies of `app` into envelopes.
 
-    `own_failure`: makes the error of this kind of server for a path. Handlers that the author added
-    to the app are not changed.
+    `own_failure`: makes the error of this kind of server for a path. `note_fault`: gets the scope of
+    a request that its route refused with a status of 500 or more, and the exception. Handlers that
+    the author added to the app are not changed.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class RefusalEnvelopes:
         server: str,
         own_failure: Callable[[str, str, CallEvidence], CallError],
         mask: Callable[[str], str] = str,
+        note_fault: NoteFault | None = None,
     ) -> None:
+        self._note_fault = note_fault
         self._mask = mask
         self._app = app
         self._server = server
@@ -85,19 +89,14 @@ class RefusalEnvelopes:
         self.complete(failure, call.row, call.activity)
         if status == HTTPStatus.NOT_FOUND and not routed and method == "POST":
             detail = self._no_such_tool(path) or detail
-        return {**to_body(failure), "detail": self._masked(detail)}
-
-    def _masked(self, detail: Any) -> Any:
-        if isinstance(detail, str):
-            return self._mask(detail)
-        if isinstance(detail, dict):
-            return {name: self._masked(inner) for name, inner in detail.items()}
-        return [self._masked(inner) for inner in detail] if isinstance(detail, list) else detail
+        return {**to_body(failure), "detail": masked_texts(detail, self._mask)}
 
     async def _answer(self, request: Request, error: HTTPException) -> HttpResponse:
         if error.status_code < 200 or error.status_code in {204, 205, 304}:
             return HttpResponse(status_code=error.status_code, headers=error.headers)
         scope = request.scope
+        if self._note_fault is not None and error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._note_fault(scope, error)
         body = self.body(
             scope["method"],
             scope["path"],
@@ -144,7 +143,7 @@ class RefusalEnvelopes:
         posts = {endpoint for how, endpoint in _endpoints(self._app) if how == "POST"}
         if "/verify" not in posts:
             return ""  # no environment
-        tools = sorted(post_path[1:] for post_path in posts if _is_tool(post_path))
+        tools = sorted(post_path[1:] for post_path in posts if is_tool_path(post_path))
         near = did_you_mean(path[1:], tools)
         tool_list = f"; tools: {', '.join(tools)}" if tools else "; there are none"
         return f"there is no tool named {path[1:]!r}{near}{tool_list}"
@@ -158,12 +157,6 @@ class RefusalEnvelopes:
         )
         failure.retriable = False
         return failure
-
-
-def _is_tool(path: str) -> bool:
-    """Whether a POST path belongs to a tool: it has one part, and is not a path of the protocol."""
-    name = path[1:]
-    return name not in RESERVED_PATHS and name not in _OF_TURNS and not {"/", "{"} & set(name)
 
 
 def _endpoints(app: FastAPI) -> Iterable[tuple[str, str]]:

@@ -13,6 +13,8 @@ from starlette.requests import Request
 from palestra.config import ServerType
 from palestra.errors import CallError, JudgeFailure, Outcome, PromptTooLong, VerifierError
 from palestra.schema import (
+    OUTSIDE_REWARD_RULES,
+    REWARD_ADVICE,
     AggregateMetrics,
     AggregateMetricsRequest,
     JsonDict,
@@ -21,10 +23,11 @@ from palestra.schema import (
     SeedSessionResponse,
     VerifyRequest,
     VerifyResponse,
+    field_of,
     fields_of,
     finite_reward,
     maker,
-    no_reward,
+    reward_problem,
 )
 from palestra.server.endpoints import AroundMethod, Endpoint, ToolFailure
 from palestra.server.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
@@ -54,6 +57,15 @@ signature of `verify` allows."""
 
 _make_verify_response = maker(VerifyResponse)
 _OF_VERIFY_RESPONSE = tuple(VerifyResponse.model_fields)
+
+
+def refuse_reward(where: str, problem: str) -> None:
+    """Raise VerifierError when there is a `problem` with the reward that `where` returned."""
+    if problem:
+        raise VerifierError(
+            f"{where} returned {problem}",
+            hint=REWARD_ADVICE,
+        )
 
 
 class AuthorWorkers(Protocol):
@@ -253,7 +265,9 @@ class ResourcesServer(Server):
                 "/verify",
                 ends_session=True,
                 around=AroundMethod(
-                    prepare=self._plainly_named if exposed else None, check=self._check_reward
+                    prepare=self._plainly_named if exposed else None,
+                    check=self._check_reward,
+                    extend=self._with_broken_rules,
                 ),
             ),
             self.endpoint(self._closed, CLOSE_SESSION, ends_session=True),
@@ -335,13 +349,19 @@ class ResourcesServer(Server):
         return self.reward_rules
 
     def _check_reward(self, result: Any) -> None:
-        """Raise VerifierError for a reward that is not a finite number."""
-        reward = (
-            result.get("reward") if isinstance(result, dict) else getattr(result, "reward", None)
-        )
-        if finite_reward(reward) is not None:
-            return
-        raise VerifierError(
-            f"{self.name}/verify returned {no_reward(reward)}",
-            hint="verify must return a finite number as `reward`",
-        )
+        """Raise VerifierError for a reward that is not a finite number, or has such a component."""
+        refuse_reward(f"{self.name}/verify", reward_problem(result))
+
+    @cached_property
+    def _reward_rules(self) -> RewardRules:
+        return self.declared_reward_rules()
+
+    def _with_broken_rules(self, result: Any, _session_id: str) -> Any:
+        """Return a verify response with the limits of the reward rules, when its reward lies outside
+        of them.
+        """
+        reward, rules = finite_reward(field_of(result, "reward")), self._reward_rules
+        if reward is None or rules.allow(reward):
+            return result
+        fields = fields_of(result) if isinstance(result, BaseModel) else dict(result)
+        return {**fields, OUTSIDE_REWARD_RULES: [float(rules.lowest), float(rules.highest)]}

@@ -22,6 +22,10 @@ WRONG_KINDS: Final[Mapping[str, str]] = {
 """The kinds of wrong answers that `verify-env` makes up, each with a description."""
 
 
+ROUNDING: Final = 1e-9
+"""How far a reward may lie outside the limits without notice."""
+
+
 class _Default(float):
     """A limit that the author did not write, which differs from the same number written."""
 
@@ -55,6 +59,10 @@ class RewardRules:
                 f"reward_rules: `unsure` names an unknown kind: {', '.join(map(repr, unknown))}{near}",
                 hint=f"kinds: {', '.join(WRONG_KINDS)}",
             )
+
+    def allow(self, reward: float) -> bool:
+        """Whether a reward lies within the limits. A sum of weights may be off by a rounding."""
+        return self.lowest - ROUNDING <= reward <= self.highest + ROUNDING
 
     def for_weights(self, weights: Iterable[float]) -> Self:
         """Return the rules for a sum of components from 0 to 1 with these weights. A limit that the

@@ -1,7 +1,8 @@
 """`Server`: the common base of model servers, agents and resources servers."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -23,8 +24,15 @@ from palestra.server.in_flight import InFlightCalls
 from palestra.server.own_errors import OwnErrors, Report
 from palestra.server.published import describe
 from palestra.server.refusals import RefusalEnvelopes
-from palestra.server.sessions import SessionStore
-from palestra.transport import ASGIApp, ServerClient, fault_of, new_id, worker_cookie
+from palestra.server.sessions import SESSION_ID_KEY, SessionStore, ToolFault
+from palestra.transport import (
+    ASGIApp,
+    ServerClient,
+    fault_of,
+    is_tool_path,
+    new_id,
+    worker_cookie,
+)
 
 logger = logging.getLogger("palestra.server")
 
@@ -206,9 +214,15 @@ class Server(BaseModel):
             for endpoint in self._palestra_endpoints.values()
         ]
         app = FastAPI(title=self.name, routes=routes)
-        app.add_api_route("/", _status, methods=["GET"])
+        app.add_api_route("/", self._palestra_status, methods=["GET"])
         describe(app, self._complete_document)
         return app
+
+    async def _palestra_status(self) -> JsonDict:
+        """Return that the server runs, and which requests it has sent again."""
+        report = self.server_client.retries.report()
+        retries = {**asdict(report), "reason": self.server_client.mask(report.reason)}
+        return {"status": "ok"} | ({"retries": retries} if report.count else {})
 
     def _complete_document(self, document: JsonDict) -> None:
         components = SchemaComponents(document)
@@ -233,6 +247,16 @@ class Server(BaseModel):
         name = quote(f"{type(self).__name__}___{self.name}", safe="")
         return SessionCookie(name, self._palestra_secret, worker=self._worker_mark())
 
+    def palestra_note_fault(self, scope: MutableMapping[str, Any], error: BaseException) -> None:
+        """Keep for the row that the tool at the path of the request `scope` raised `error`. Such a
+        tool is an author's own route.
+        """
+        path = scope["path"]
+        session_id = scope["session"].get(SESSION_ID_KEY)  # the author may have cleared it
+        if self.palestra_is_environment and is_tool_path(path) and session_id:
+            session = self._palestra_sessions.open(session_id)
+            session.note_fault(ToolFault.of(path, error))
+
     @cached_property
     def _palestra_app(self) -> ASGIApp:
         app = self.setup_webserver()
@@ -240,7 +264,11 @@ class Server(BaseModel):
             self.palestra_inner_app(app),
             server=self.name,
             refusals=RefusalEnvelopes(
-                app, server=self.name, own_failure=self.own_failure, mask=self.server_client.mask
+                app,
+                server=self.name,
+                own_failure=self.own_failure,
+                mask=self.server_client.mask,
+                note_fault=self.palestra_note_fault,
             ),
             on_error=self.translate,
             cookie=self.session_cookie,
@@ -248,6 +276,7 @@ class Server(BaseModel):
             in_flight=self.palestra_in_flight,
             author=self.palestra_author_method,
             environment=self.palestra_is_environment,
+            note_fault=self.palestra_note_fault,
         )
 
     def palestra_inner_app(self, app: FastAPI) -> ASGIApp:
@@ -263,10 +292,6 @@ class Server(BaseModel):
         envelopes.
         """
         return self._palestra_app
-
-
-async def _status() -> dict[str, str]:
-    return {"status": "ok"}
 
 
 def _request_error(server: str, path: str, error: RequestValidationError) -> RowError:

@@ -9,8 +9,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Self, final
 
+from palestra.server.authors_errors import text_of
 from palestra.transport import current_call
 
 logger = logging.getLogger("palestra.server")
@@ -35,6 +36,11 @@ class ToolFault:
     tool: str
     type: str
     message: str
+
+    @classmethod
+    def of(cls, path: str, error: BaseException) -> Self:
+        """Return the fault of the tool at `path`, which raised `error`."""
+        return cls(path.removeprefix("/"), type(error).__name__, text_of(error)[:LONGEST_MESSAGE])
 
 
 @dataclass(slots=True)
@@ -104,6 +110,11 @@ class SessionStore:
         session.last_used = now
         session.deadline = current_call().deadline
         return session
+
+    def tool_faults(self, session_id: str) -> list[ToolFault]:
+        """Return the tool faults of a session so far; none for an unknown id."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else session.tool_faults
 
     def close(self, session_id: str) -> Session | None:
         """End a session and return it; None for an unknown id."""

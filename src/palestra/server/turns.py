@@ -13,9 +13,17 @@ from typing import Any, ClassVar, cast
 from pydantic import Field
 
 from palestra.errors import NoSession
-from palestra.schema import JsonDict, Response, VerifyRequest, VerifyResponse, WireModel
+from palestra.schema import (
+    JsonDict,
+    Response,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+    is_infinite,
+    no_reward,
+)
 from palestra.server.endpoints import Endpoint
-from palestra.server.resources_server import ResourcesServer, ReverifyMode
+from palestra.server.resources_server import ResourcesServer, ReverifyMode, refuse_reward
 from palestra.server.sessions import Session
 
 _EPISODE = "episode"
@@ -110,6 +118,9 @@ class TurnsServer(ResourcesServer):
             what = "has ended" if episode else "was not opened by /reset"
             raise NoSession(f"{self.name}/step: the episode of this session {what}")
         step = await self.answer(body.response, episode)
+        refuse_reward(
+            f"{self.name}/step", no_reward(step.reward) if is_infinite(step.reward) else ""
+        )
         episode.add(step)
         return step
 

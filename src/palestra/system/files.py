@@ -29,6 +29,18 @@ def shown(path: Path) -> str:
         return str(path)
 
 
+def matching_files(pattern: str | Path) -> tuple[Path, ...]:
+    """Return the files that match a glob, sorted. A path that exists is no glob.
+
+    Empty when nothing matches.
+    """
+    path = Path(pattern)
+    if path.exists():
+        return (path,)
+    names = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # absolute patterns too
+    return tuple(Path(name) for name in names if Path(name).is_file())
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a temporary file. It replaces `path` when the body ends, and is removed when the body

@@ -38,9 +38,9 @@ _SLOT_BYTES: Final = 1 << 24
 """Bytes per slot. Pages that are never written use no memory."""
 _NOTE_BYTES: Final = 1 << 20
 
-_BEAT = struct.Struct("<d")
+_FLOAT = struct.Struct("<d")
 _SLOT = struct.Struct("<qddqqq")
-_AT_PID, _AT_BEAT, _AT_THREAD_BEAT = 0, 8, 16
+_AT_PID, _AT_BEAT, _AT_THREAD_BEAT, _AT_STOP = 0, 8, 16, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +167,25 @@ class Pulse:
 
     def beat(self) -> None:
         """Record that the event loop runs."""
-        self._write_beat(_AT_BEAT, time.monotonic())
+        self._write_float(_AT_BEAT, time.monotonic())
 
     def thread_beat(self) -> None:
         """Record that a thread outside the event loop runs, so no code holds the interpreter's
         lock.
         """
-        self._write_beat(_AT_THREAD_BEAT, time.monotonic())
+        self._write_float(_AT_THREAD_BEAT, time.monotonic())
 
     def rest(self) -> None:
         """Record that the event loop has ended, so no further beat is expected."""
-        self._write_beat(_AT_BEAT, 0.0)
+        self._write_float(_AT_BEAT, 0.0)
 
-    def _write_beat(self, at: int, when: float) -> None:
+    def allow_longer_stop(self, seconds: float) -> None:
+        """Record that an orderly stop of this process may take so many seconds more than usual."""
+        self._write_float(_AT_STOP, seconds)
+
+    def _write_float(self, at: int, value: float) -> None:
         if not self._is_forked:
-            _BEAT.pack_into(self._memory, at, when)
+            _FLOAT.pack_into(self._memory, at, value)
 
     def note(self, text: bytes) -> None:
         """Leave a note with what the reader needs to end this process's work in order."""
@@ -277,12 +281,17 @@ class Pulse:
     @property
     def last_beat(self) -> float | None:
         """When the event loop ran last; None while no beat is expected."""
-        return float(_BEAT.unpack_from(self._memory, _AT_BEAT)[0]) or None
+        return float(_FLOAT.unpack_from(self._memory, _AT_BEAT)[0]) or None
 
     @property
     def last_thread_beat(self) -> float | None:
         """When a thread outside the event loop ran last; None before the first beat."""
-        return float(_BEAT.unpack_from(self._memory, _AT_THREAD_BEAT)[0]) or None
+        return float(_FLOAT.unpack_from(self._memory, _AT_THREAD_BEAT)[0]) or None
+
+    @property
+    def longer_stop_s(self) -> float:
+        """How many seconds more than usual an orderly stop may take."""
+        return float(_FLOAT.unpack_from(self._memory, _AT_STOP)[0])
 
     def noted(self) -> bytes:
         """Return the text that the process left with `note`; empty when it left none."""
@@ -408,6 +417,11 @@ class Driven:
 
     def __await__(self) -> Self:
         return self
+
+    @property
+    def gi_yieldfrom(self) -> Coroutine[Any, Any, Any]:
+        """The coroutine. Generators have this attribute, so a dump of tasks shows where it waits."""
+        return self._coroutine
 
     def __iter__(self) -> Self:
         return self

@@ -5,9 +5,11 @@ of `palestra.errors`, with the servers that it passed through.
 """
 
 from palestra.transport.answered import AnsweredRollouts
+from palestra.transport.blocked import BlockedServer
 from palestra.transport.client import BodyReader, ServerClient, ServerReply
 from palestra.transport.context import (
     Activity,
+    AwaitedCall,
     CallContext,
     calling,
     context_from_headers,
@@ -38,21 +40,25 @@ from palestra.transport.local import (
     call_asgi,
 )
 from palestra.transport.patience import Patience, Refusals, within_call_limit
-from palestra.transport.peer import RESERVED_PATHS, Peer, tool_failure_text
+from palestra.transport.peer import Peer, awaiting, tool_failure_text
 from palestra.transport.retry import (
     BUSY_STATUSES,
     PLAN,
+    REPORT_EVERY_S,
     WITHIN_FLEET,
     RetryCount,
     RetryPolicy,
+    RetryReport,
     retry_after_s,
     with_retries,
 )
+from palestra.transport.tool_paths import is_tool_path, no_such_tool, tool_path
 from palestra.transport.unverified import (
     add_verify_request,
     encoded_with,
     fault_of,
     fields_of_request,
+    note_tool_failures,
     note_verify_request,
 )
 from palestra.transport.workers import worker_cookie, worker_url
@@ -62,12 +68,14 @@ __all__ = [
     "CONNECTOR_LIMIT",
     "IN_PROCESS_CLIENT",
     "PLAN",
-    "RESERVED_PATHS",
+    "REPORT_EVERY_S",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
     "Activity",
     "AnsweredRollouts",
+    "AwaitedCall",
+    "BlockedServer",
     "BodyReader",
     "CallContext",
     "CertificateRejected",
@@ -84,11 +92,13 @@ __all__ = [
     "RequestRefused",
     "RetryCount",
     "RetryPolicy",
+    "RetryReport",
     "ServerClient",
     "ServerReply",
     "Target",
     "WrongUrl",
     "add_verify_request",
+    "awaiting",
     "call_asgi",
     "calling",
     "context_from_headers",
@@ -98,11 +108,15 @@ __all__ = [
     "encoded_with",
     "fault_of",
     "fields_of_request",
+    "is_tool_path",
     "new_id",
+    "no_such_tool",
+    "note_tool_failures",
     "note_verify_request",
     "parse_set_cookies",
     "retry_after_s",
     "tool_failure_text",
+    "tool_path",
     "with_retries",
     "within_call_limit",
     "worker_cookie",

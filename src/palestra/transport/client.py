@@ -4,8 +4,10 @@ A call is sent to its server, retried when a retry is safe, and its failure is r
 `CallError`.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +21,6 @@ from palestra.errors import (
     Hop,
     InfraError,
     RowError,
-    RowIdentity,
     add_hop,
     add_row,
     excerpt,
@@ -29,6 +30,7 @@ from palestra.errors import (
 )
 from palestra.schema import encode_json
 from palestra.transport.answered import AnsweredRollouts, exchange_line
+from palestra.transport.blocked import BlockedServer
 from palestra.transport.context import context_headers, current_call
 from palestra.transport.http import HttpReply, HttpRequest, HttpTransport
 from palestra.transport.local import (
@@ -40,9 +42,16 @@ from palestra.transport.local import (
     with_query,
 )
 from palestra.transport.patience import Refusals, within_call_limit
-from palestra.transport.peer import Peer, json_or_none
-from palestra.transport.retry import WITHIN_FLEET, RetryCount, RetryPolicy, with_retries
-from palestra.transport.unverified import fault_of, note_verify_request
+from palestra.transport.peer import Peer, awaiting, json_or_none
+from palestra.transport.retry import (
+    REPORT_EVERY_S,
+    WITHIN_FLEET,
+    RetryCount,
+    RetryPolicy,
+    RetryReport,
+    with_retries,
+)
+from palestra.transport.unverified import fault_of, note_tool_failures, note_verify_request
 from palestra.transport.workers import worker_url
 
 
@@ -155,10 +164,15 @@ class ServerClient:
         """Which rollouts the model servers of this process have answered."""
         self.refusals = Refusals()
         """What each run has met at the endpoints of those model servers."""
-        self.overrun_of: Callable[[RowIdentity], CallError | None] = _nobody_knows
-        """The failure of a rollout whose own call holds a server process, as its fleet knows."""
-        self.standing_still: Callable[[], Sequence[str]] = tuple
-        """Sentences about the server processes that stand still now, as their fleet knows."""
+        self.blocked_servers: Callable[[], Sequence[BlockedServer]] = tuple
+        """The server processes whose event loops are blocked now, as their fleet knows."""
+        self.ask_fleet: Callable[[], Awaitable[None]] = _nothing_to_ask
+        """Brings `blocked_servers` up to date when another process watches the servers. Raises
+        ServerDied: the fleet has ended."""
+
+    def standing_still(self) -> list[str]:
+        """Return one sentence for each server process whose event loop is blocked now."""
+        return [blocked.message for blocked in self.blocked_servers()]
 
     def _has_all_models(self) -> bool:
         """Whether at most one process runs model servers. If this client serves some, it is this
@@ -208,8 +222,31 @@ class ServerClient:
         request = ServerRequest(
             method, url_path, body, cookies, params, headers, stateless=stateless
         )
-        reply = await self.exchange(target, worker_url(server_name, target.urls, cookies), request)
+        with awaiting(target, url_path):
+            url = worker_url(server_name, target.urls, cookies)
+            reply = await self.exchange(target, url, request)
+        note_tool_failures(url_path, reply.body)
         return ServerReply(reply, server=server_name, url=_url(target, url_path))
+
+    async def add_retries_of_servers(self) -> None:
+        """Add to `retries` what model servers in other processes have sent again. One that does not
+        answer is left out.
+        """
+        sources = [
+            (target, url)
+            for target in self.targets.values()
+            if target.server_type == ServerType.MODEL and target.local is None
+            for url in target.urls
+        ]
+        await asyncio.gather(*(self._add_retries_of(target, url) for target, url in sources))
+
+    async def _add_retries_of(self, target: Target, url: str) -> None:
+        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
+        request = HttpRequest("GET", f"{url}/", headers, timeout_s=REPORT_EVERY_S, direct=True)
+        with suppress(CallError):
+            reply = await self.http.send(request)
+            report = RetryReport.from_status(reply.body) or RetryReport(0, "", "")
+            self.retries.add_report(f"{target.name} {url}", report)
 
     async def forward(
         self,
@@ -357,7 +394,7 @@ async def _sent_here(
     )
 
 
-def _nobody_knows(_row: RowIdentity) -> None:
+async def _nothing_to_ask() -> None:
     return None
 
 

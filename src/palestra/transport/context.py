@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import msgspec
 import orjson
@@ -56,6 +56,13 @@ class Activity:
     verify_request: Any = field(default=None, repr=False)
     """The last request to `/verify`, kept so that a later failure does not lose the model's answer.
     """
+    tool_failures: list[Any] = field(default_factory=list, repr=False)
+    """The failed tool calls in the last answer of `/verify`, kept because an author's agent may drop
+    them."""
+    awaited_calls: "list[AwaitedCall]" = field(default_factory=list, repr=False)
+    """The calls that have not ended, in the order in which they began."""
+    before_failed_call: tuple[str, str] | None = field(default=None, repr=False)
+    """What was shown before the failed call that is still shown; None when none is."""
 
     def now(self, phase: str, awaiting: str) -> None:
         """Record that the rollout has entered `phase` and waits for `awaiting`."""
@@ -67,6 +74,50 @@ class Activity:
         """Return a text for messages: what the rollout awaits, and for how long."""
         waited = time.monotonic() - self.since
         return f"{self.awaiting or self.phase} for {waited:.1f} s"
+
+
+@final
+class AwaitedCall:
+    """A `with` block in which a rollout awaits one call. `activity`: None outside of a rollout; then
+    nothing is shown.
+
+    After the block, the activity shows again what it showed before: the caller's code, or another
+    call that is still awaited. After an exception it still shows the call, which is the last thing
+    that was awaited and so the cause of a timeout, until the next call.
+    """
+
+    __slots__ = ("_activity", "_awaiting", "_phase", "before")
+
+    def __init__(self, activity: Activity | None, phase: str, awaiting: str) -> None:
+        self._activity = activity
+        self._phase = phase
+        self._awaiting = awaiting
+        self.before = "", ""
+        """What the activity showed when the call began."""
+
+    def __enter__(self) -> None:
+        activity = self._activity
+        if activity is None:
+            return
+        # A call that failed is awaited no more: what was shown before it is shown after this one.
+        self.before = activity.before_failed_call or (activity.phase, activity.awaiting)
+        activity.before_failed_call = None
+        activity.awaited_calls.append(self)
+        activity.now(self._phase, self._awaiting)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        activity = self._activity
+        if activity is None:
+            return
+        at = activity.awaited_calls.index(self)
+        del activity.awaited_calls[at]
+        if at < len(activity.awaited_calls):  # a later one is awaited, and stays shown
+            activity.awaited_calls[at].before = self.before
+        elif kind is None:
+            activity.before_failed_call = None
+            activity.now(*self.before)
+        else:
+            activity.before_failed_call = self.before
 
 
 # A struct, not a dataclass: a frozen dataclass takes ten times as long to make.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, final
-from urllib.parse import quote
 
 import orjson
 from pydantic import BaseModel
@@ -26,11 +25,12 @@ from palestra.schema import (
     fields_of,
     why_unreadable,
 )
-from palestra.transport.context import Activity, CallContext, calling, current_call, new_id
+from palestra.transport.context import AwaitedCall, CallContext, calling, current_call, new_id
 from palestra.transport.http import HttpReply
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
 from palestra.transport.patience import within_call_limit
-from palestra.transport.unverified import VERIFY, fault_of
+from palestra.transport.tool_paths import is_tool_path, no_such_tool, tool_error, tool_path
+from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
 
 if TYPE_CHECKING:
@@ -40,20 +40,6 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 RUN = "/run"
 _NO_CALL = CallContext()
-RESERVED_PATHS = frozenset(
-    {
-        "",
-        "run",
-        "verify",
-        "seed_session",
-        "close_session",
-        "aggregate_metrics",
-        "mcp",
-        "docs",
-        "openapi.json",
-    }
-)
-"""Endpoint names that are no tools, so a model must not reach them by a tool call."""
 
 
 @final
@@ -97,18 +83,15 @@ class Peer:
 
         Raises `CallError` for any failure, with this server among its hops.
         """
-        activity = current_call().activity
-        before = _note(activity, path, f"{self._target.name} {path}")
-        if path == VERIFY and activity is not None:
-            activity.verify_request = body
+        note_verify_request(path, body)
         endpoint = self._endpoint(path)
         if endpoint is None or endpoint.is_tool:
             # A tool answers with a text, also when it fails: that is for a model.
-            reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
-            _back_to(activity, before)
+            with _awaiting_path(self._target, path):
+                reply = await self._exchange(path, encode_json(body), stateless=self._is_model)
             return _parse(reply.body, answer, self._target, path)
-        result = await self._invoke(endpoint, path, body)
-        _back_to(activity, before)
+        with _awaiting_path(self._target, path):
+            result = await self._invoke(endpoint, path, body)
         if isinstance(result, answer):
             return _as_sent(result)
         if isinstance(result, bytes):
@@ -118,14 +101,12 @@ class Peer:
 
     async def notify(self, path: str, body: BaseModel | JsonObject) -> None:
         """POST `body` to `path` and ignore the answer's content. Raises `CallError` for a failure."""
-        activity = current_call().activity
-        before = _note(activity, path, f"{self._target.name} {path}")
         endpoint = self._endpoint(path)
-        if endpoint is None:
-            await self._exchange(path, encode_json(body), stateless=False)
-        else:
-            await self._invoke(endpoint, path, body)
-        _back_to(activity, before)
+        with _awaiting_path(self._target, path):
+            if endpoint is None:
+                await self._exchange(path, encode_json(body), stateless=False)
+            else:
+                await self._invoke(endpoint, path, body)
 
     async def call_tool(self, name: str, arguments: JsonObject) -> str:
         """Run a tool of the environment and return its answer as text; an error of the tool is text
@@ -134,23 +115,20 @@ class Peer:
         Raises `CallError`: no answer came, or the tool's own nested call failed. This is no answer
         of the tool, so the model must not see it.
         """
-        if name in RESERVED_PATHS or name.startswith("v1/"):
-            return _tool_error(f"there is no tool named {name}")
-        activity = current_call().activity
-        before = _note(activity, "tool", f"tool {name} of {self._target.name}")
+        path = tool_path(name)
+        if path is None:
+            return no_such_tool(name)
         endpoint = self._endpoint("/" + name)
         if endpoint is not None and endpoint.is_tool:
-            text = str(await self._invoke(endpoint, "/" + name, arguments))
-            _back_to(activity, before)
-            return text
-        path = "/" + quote(name, safe="", errors="replace")
+            with _awaiting_tool(self._target, name):
+                return str(await self._invoke(endpoint, "/" + name, arguments))
         try:
             body = encode_json(arguments)
         except TypeError as error:
             # What a model wrote can be read deeper than it can be written: its own mistake.
-            return _tool_error(f"the arguments of {name} cannot be sent: {error}")
-        reply = await self._send(path, body, stateless=False)
-        _back_to(activity, before)
+            return tool_error(f"the arguments of {name} cannot be sent: {error}")
+        with _awaiting_tool(self._target, name):
+            reply = await self._send(path, body, stateless=False)
         refusal = json_or_none(reply.body) if reply.status >= 400 else None
         failure = from_body(refusal)
         if failure is None:
@@ -228,23 +206,23 @@ def _result_bytes(result: Any) -> bytes:
         return repr(result).encode("utf-8", "replace")
 
 
-def _note(activity: Activity | None, phase: str, awaiting: str) -> tuple[str, str]:
-    """Set what the rollout awaits. Return what it awaited before, for `_back_to`."""
-    if activity is None:
-        return "", ""
-    before = activity.phase, activity.awaiting
-    activity.now(phase, awaiting)
-    return before
+def awaiting(target: Target, path: str) -> AwaitedCall:
+    """Return a `with` block in which the current rollout awaits the answer of `target` to `path`."""
+    if target.server_type == ServerType.RESOURCES and is_tool_path(path):
+        return _awaiting_tool(target, path[1:])
+    return _awaiting_path(target, path)
 
 
-def _back_to(activity: Activity | None, before: tuple[str, str]) -> None:
-    """Restore what the rollout awaited before, as a call was answered and its caller's code runs
-    again.
+def _awaiting_tool(target: Target, name: str) -> AwaitedCall:
+    return AwaitedCall(current_call().activity, "tool", f"tool {name} of {target.name}")
 
-    Not used after a failure: the last thing awaited is its cause.
-    """
-    if activity is not None:
-        activity.now(*before)
+
+def _awaiting_path(target: Target, path: str) -> AwaitedCall:
+    # An agent that calls itself runs its own code there, and asks no model.
+    is_own_turn = target.server_type == ServerType.AGENT and path != RUN
+    return AwaitedCall(
+        current_call().activity, path, f"{'agent ' * is_own_turn}{target.name} {path}"
+    )
 
 
 def _as_sent(result: Reply) -> Reply:
@@ -292,14 +270,12 @@ def tool_failure_text(failure: CallError, payload: Any) -> str | None:
     if "detail" in payload:
         # The answer of the route itself, in its own words.
         return encode_json({"detail": payload["detail"]}).decode()
-    if failure.evidence.traceback or failure.evidence.problems:
-        # It raised, or the arguments do not fit, which are the model's words.
-        return _tool_error(failure.message)
+    if failure.evidence.traceback:
+        # As of a tool that is a method: without the server and the path, which the model named.
+        return tool_error(failure.message.partition(" raised ")[2] or failure.message)
+    if failure.evidence.problems:
+        return tool_error(failure.message)  # the arguments do not fit, which are the model's words
     return None
-
-
-def _tool_error(message: str) -> str:
-    return encode_json({"error": message}).decode()
 
 
 def json_or_none(body: bytes) -> Any:

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
+import orjson
+
 from palestra.errors import CallError, DeadlineExceeded
 from palestra.transport.context import current_call
 from palestra.transport.http import ConnectionFailed, HttpReply
@@ -48,21 +50,52 @@ PLAN = " (waiting: "
 """Separates the reason and the plan in the text of what is awaited."""
 
 _SHOWN_IN_TENTHS_S = 10.0
+REPORT_EVERY_S = 2.0
+"""The pause in seconds between two questions about the retries of another process."""
+REPORT_VALID_S = 1.5 * REPORT_EVERY_S
+"""How long in seconds the plan of another process is shown after its report."""
 
 SLIVER_S = 1.0
 """A later try that the deadline ends within this many seconds says less about an endpoint than the
 earlier error does."""
 
 
+@dataclass(frozen=True, slots=True)
+class RetryReport:
+    """The requests that another process has sent again since its start."""
+
+    count: int
+    reason: str
+    """Why the last one was sent again."""
+    plan: str
+    """When the next one is due; empty when no request waits."""
+
+    @classmethod
+    def from_status(cls, body: bytes) -> "RetryReport | None":
+        """Return the report in a server's answer to `GET /`; None before its first retry."""
+        try:
+            fields = orjson.loads(body)["retries"]
+            return cls(int(fields["count"]), str(fields["reason"]), str(fields["plan"]))
+        except (LookupError, TypeError, ValueError):
+            return None
+
+    def __str__(self) -> str:
+        count = "1 request retried" if self.count == 1 else f"{self.count} requests retried"
+        return f"{count}: {self.reason}" + (f"; {self.plan}" if self.plan else "")
+
+
 @dataclass(slots=True)
 class RetryCount:
-    """The number of requests that were sent again, for the summary at the end."""
+    """The number of requests that were sent again, for the summary at the end: by this process, and
+    by the servers in other processes that it hears of.
+    """
 
     retries: int = 0
     last_reason: str = ""
     last_notice: float = field(default=0.0)
     _plan: str = ""
     _plan_ends: float = 0.0
+    _counts: dict[str, int] = field(default_factory=dict)
 
     def again(self, reason: str, pause_s: float, ends_in_s: float) -> str:
         """Count a request that is sent again after a pause. Return `next try in …, giving up at …`."""
@@ -75,6 +108,24 @@ class RetryCount:
     def plan_at(self, now: float) -> str:
         """Return the plan of the latest retry; "" once its pause is over."""
         return self._plan if now < self._plan_ends else ""
+
+    def report(self) -> RetryReport:
+        """Return what another process is to know of this count."""
+        return RetryReport(self.retries, self.last_reason, self.plan_at(time.monotonic()))
+
+    def add_report(self, source: str, report: RetryReport) -> None:
+        """Count the requests that the process `source` has sent again since its previous report. Its
+        first report is of an earlier time and only tells what waits now.
+        """
+        before = self._counts.get(source, report.count)
+        self._counts[source] = report.count
+        # Fewer than before: the process was started anew.
+        new = report.count - before if report.count >= before else report.count
+        self.retries += new
+        if new or report.plan:
+            self.last_reason = report.reason
+        if report.plan:
+            self._plan, self._plan_ends = report.plan, time.monotonic() + REPORT_VALID_S
 
 
 async def with_retries(

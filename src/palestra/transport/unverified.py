@@ -1,13 +1,16 @@
-"""Keeps the request to `/verify`, with the model's answer, when the verification fails.
+"""Keeps of a call of `/verify` what an agent may lose: its request, with the model's answer, when
+the verification fails; and the tool calls that failed.
 
 The caller of `/verify` stores the request in the rollout's activity. Whatever ends the rollout
 after that, such as a deadline, the request can be added to the error. Between processes it is sent
 once, next to the error.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from pydantic import BaseModel
 
 from palestra.config import ServerType
@@ -19,7 +22,7 @@ from palestra.errors import (
     VerifierError,
     readable,
 )
-from palestra.schema import JsonObject, encode_json, to_plain
+from palestra.schema import TOOL_FAILURES, JsonObject, encode_json, field_of, to_plain
 from palestra.transport.context import Activity, current_call
 
 VERIFY = "/verify"
@@ -30,6 +33,21 @@ def note_verify_request(path: str, body: Any) -> None:
     activity = current_call().activity
     if path == VERIFY and activity is not None:
         activity.verify_request = body
+
+
+def note_tool_failures(path: str, body: bytes) -> None:
+    """Store the failed tool calls of a reply in the rollout's activity if `path` is `/verify`; those
+    of an earlier reply are dropped.
+    """
+    activity = current_call().activity
+    if path != VERIFY or activity is None:
+        return
+    activity.tool_failures = []
+    if TOOL_FAILURES.encode() not in body:
+        return
+    with contextlib.suppress(orjson.JSONDecodeError):
+        failures = field_of(orjson.loads(body), TOOL_FAILURES)
+        activity.tool_failures = failures if isinstance(failures, list) else []
 
 
 def add_verify_request(error: CallError, activity: Activity | None) -> CallError:

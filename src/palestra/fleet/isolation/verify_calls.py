@@ -20,7 +20,7 @@ from palestra.fleet.isolation.wire import (
 )
 from palestra.fleet.isolation.worker_pool import WorkerPool
 from palestra.schema import JsonObject
-from palestra.server import EnvironmentServer, Verdict
+from palestra.server import EnvironmentServer, Verdict, refuse_reward
 from palestra.transport import CallContext, current_call
 
 PROGRAM: Final = "palestra.fleet.isolation.verify_worker:verifier_of"
@@ -71,11 +71,8 @@ class WorkerVerifyCalls:
                 raise _failed(body)
             case [kind, _] if kind == NO_MEMORY:
                 raise out_of_memory(self._server, VERIFY)
-            case [_, _, [str(no_reward)], *_]:
-                raise VerifierError(
-                    f"{self._server}{VERIFY} returned {no_reward}",
-                    hint="verify must return a number, a bool, or components by name",
-                )
+            case [_, _, [str(problem)], *_]:
+                refuse_reward(f"{self._server}{VERIFY}", problem)
         raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is not an answer")
 
     def _raised(self, name: str, text: str, frames: str) -> CallError:

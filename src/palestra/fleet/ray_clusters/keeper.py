@@ -32,7 +32,10 @@ def main(folder: Path, fleet_pid: int) -> None:
     address = ray.get_runtime_context().gcs_address
     # Ray asks for a token, unless its user says otherwise; who joins must do the same.
     write_whole(folder / ADDRESS, f"{address} {os.environ.get(AUTH_MODE, '')}".encode())
-    select.select([fleet, stopped], [], [])
+    poll = select.poll()
+    poll.register(fleet, select.POLLIN)
+    poll.register(stopped, select.POLLIN)
+    poll.poll()
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -287,7 +287,9 @@ def wait(child: int, deadline: float) -> bool:
     pidfd = os.pidfd_open(child)
     try:
         left_s = max(0.0, deadline - time.monotonic())
-        return bool(select.select([pidfd], [], [], left_s)[0])
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(left_s * 1000))
     finally:
         os.close(pidfd)
 

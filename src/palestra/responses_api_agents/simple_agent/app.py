@@ -44,6 +44,8 @@ CallTool = Callable[[str, JsonObject], Awaitable[str]]
 The text includes the tool's errors. Raises `CallError`: there is no answer.
 """
 
+AskModel = Callable[[ResponseCreateParams], Awaitable[Response]]
+"""A function that returns the model's answer to a request."""
 
 Reply = Callable[[Response], Awaitable[str | None]]
 """A function that returns what the user says to a turn of the model; None ends the conversation."""
@@ -92,45 +94,68 @@ class SimpleAgent(BoundAgent):
         limit of the environment, beside `max_steps`.
         """
         limits = [limit for limit in (self.config.max_steps, max_turns) if limit is not None]
-        turn_limit = min(limits, default=None)
-        request = params
-        trajectory: list[OutputItem] = []
-        usage: Usage | None = None
-        turns = 0
-        while True:
-            turn = await model.call("/v1/responses", request, Response)
-            turns += 1
-            usage = add_usage(usage, turn.usage)
-            trajectory.extend(turn.output)
-            calls = [item for item in turn.output if isinstance(item, FunctionCall)]
-            if turn.incomplete_details is not None or (calls and turns == turn_limit):
-                break
-            if calls:
-                trajectory.extend(await self._run_tools(calls, call_tool))
-            else:
-                observation = None if reply is None else await reply(turn)
-                if observation is None or turns == turn_limit:
-                    break
-                trajectory.append(
-                    _make_message({"role": "user", "content": observation, "type": "message"})
-                )
-            request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
-        if turns == 1:
-            return turn
-        return changed(turn, {"output": trajectory, "usage": usage})
+        return await play_turns(
+            params,
+            lambda request: model.call("/v1/responses", request, Response),
+            call_tool,
+            reply=reply,
+            max_turns=min(limits, default=None),
+            independent_tool_calls=self.config.independent_tool_calls,
+        )
 
-    async def _run_tools(
-        self, calls: list[FunctionCall], call_tool: CallTool
-    ) -> list[FunctionCallOutput]:
-        if len(calls) == 1 or not self.config.independent_tool_calls:
-            return [await _run_tool(call, call_tool) for call in calls]
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_run_tool(call, call_tool)) for call in calls]
-        except ExceptionGroup as failures:
-            # The first failure cancelled the others; it is the one that has a cause to report.
-            raise failures.exceptions[0] from None
-        return [task.result() for task in tasks]
+
+async def play_turns(
+    params: ResponseCreateParams,
+    ask_model: AskModel,
+    call_tool: CallTool,
+    *,
+    reply: Reply | None = None,
+    max_turns: int | None = None,
+    independent_tool_calls: bool = False,
+) -> Response:
+    """Run the loop, and return the last turn's response with the items and the usage of all turns.
+
+    Raises what the functions raise.
+    """
+    request = params
+    trajectory: list[OutputItem] = []
+    usage: Usage | None = None
+    turns = 0
+    while True:
+        turn = await ask_model(request)
+        turns += 1
+        usage = add_usage(usage, turn.usage)
+        trajectory.extend(turn.output)
+        calls = [item for item in turn.output if isinstance(item, FunctionCall)]
+        if turn.incomplete_details is not None or (calls and turns == max_turns):
+            break
+        if calls:
+            trajectory.extend(await _run_tools(calls, call_tool, independent_tool_calls))
+        else:
+            observation = None if reply is None else await reply(turn)
+            if observation is None or turns == max_turns:
+                break
+            trajectory.append(
+                _make_message({"role": "user", "content": observation, "type": "message"})
+            )
+        request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
+    if turns == 1:
+        return turn
+    return changed(turn, {"output": trajectory, "usage": usage})
+
+
+async def _run_tools(
+    calls: list[FunctionCall], call_tool: CallTool, independent: bool
+) -> list[FunctionCallOutput]:
+    if len(calls) == 1 or not independent:
+        return [await _run_tool(call, call_tool) for call in calls]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run_tool(call, call_tool)) for call in calls]
+    except ExceptionGroup as failures:
+        # The first failure cancelled the others; it is the one that has a cause to report.
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _as_items(prompt: str | list[InputItem]) -> list[InputItem]:

@@ -86,12 +86,19 @@ _NO_TOOLS = (
     "parser (`palestra serve-model vllm` does)"
 )
 
+_CHECK_KEY = "check the API key of this model server and its permissions"
+
+_PAY = "the account behind the API key has no credit: pay for more, or give another key"
+
 _NO_PROVIDER = (
     "the router knows the model, but has no provider for it with these parameters: choose "
     "another model, or change the parameters or the providers that the account allows"
 )
 
 _NO_MODEL = "is the model listed by GET <base_url>/models, and does base_url end in /v1?"
+
+_OTHER_MODEL = "name a model that GET <base_url>/models lists"
+"""For an endpoint that knows no model of this name, so that its URL is right."""
 
 _NO_RESPONSES = (
     "does openai_base_url end in /v1, and does this endpoint speak the Responses API? "
@@ -181,7 +188,9 @@ def classify(reply: HttpReply, *, server: str, url: str, model: str) -> ContextO
     if status in _MAY_BE_FULL and is_context_overflow(sentence, code):
         return ContextOverflow(sentence, hop)
     kind, hint = _failure(status, sentence, code, reply)
-    if hint == _NO_MODEL and url.endswith("/responses") and model not in sentence:
+    if hint == _NO_MODEL and model in sentence:
+        hint = _OTHER_MODEL
+    elif hint == _NO_MODEL and url.endswith("/responses"):
         hint = _NO_RESPONSES
     about = f" for model {model!r}" if issubclass(kind, ModelNotServed | WrongSetting) else ""
     return kind(
@@ -206,10 +215,11 @@ def cause_of(
     no_route = issubclass(kind, ModelNotServed) and status in _NO_ROUTE and lacks_route(sentence)
     if no_route or is_web_page(sentence):
         return KnownCause.NO_OPENAI_ENDPOINT
-    unpaid = (
-        status == HTTPStatus.PAYMENT_REQUIRED or lacks_credit(code) or is_about_credit(sentence)
-    )
-    return KnownCause.NO_CREDIT if unpaid else None
+    return KnownCause.NO_CREDIT if _is_unpaid(status, sentence, code) else None
+
+
+def _is_unpaid(status: int, sentence: str, code: str) -> bool:
+    return status == HTTPStatus.PAYMENT_REQUIRED or lacks_credit(code) or is_about_credit(sentence)
 
 
 def _failure(
@@ -239,7 +249,7 @@ def _hopeless(status: int, sentence: str, code: str) -> tuple[type[Hopeless], st
         return None
     unkeyed = status in {401, 402, 403} or (status == 400 and lacks_key(sentence))
     if unkeyed or (status == 429 and lacks_credit(code)):
-        return CredentialsRejected, "check the API key of this model server and its permissions"
+        return CredentialsRejected, _PAY if _is_unpaid(status, sentence, code) else _CHECK_KEY
     if lacks_tools(sentence):
         return WrongSetting, _NO_TOOLS
     not_found = status == HTTPStatus.NOT_FOUND and not lacks_item(sentence)

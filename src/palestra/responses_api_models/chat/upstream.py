@@ -212,7 +212,7 @@ class Upstream:
     ) -> bytes | ContextOverflow:
         activity = current_call().activity
         if activity is not None:
-            activity.now("upstream", f"the endpoint of {self._server} ({url_now()})")
+            activity.now("model server", f"the endpoint of {self._server} ({url_now()})")
         last: HttpReply | None = None
         lost = 0
         patience = self._refusals.patience_of(current_call())

@@ -39,6 +39,9 @@ ASK_TIMEOUT_S: Final = 5.0
 READY_TIMEOUT_S: Final = 1800.0
 """The default seconds to wait for a vLLM server; on a busy CPU, its start has taken 15 minutes."""
 STOP_S: Final = 3.0
+CANCELLED_STOP_S: Final = 1.5
+"""How long, in seconds, a server has to stop: at the end of its use, and when the command is
+stopped, which has 2 s for all that it does."""
 
 Tell = Callable[[str], None]
 """A function that prints one line for the user."""
@@ -132,13 +135,17 @@ async def kept_running(
         log_path=log_path,
     )
     ending = asyncio.create_task(child.ended(), name=f"end of {name}")
+    grace_s = STOP_S
     try:
         yield child, ending
+    except asyncio.CancelledError:
+        grace_s = CANCELLED_STOP_S
+        raise
     finally:
         ending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await ending
-        await child.stop(grace_s=STOP_S)
+        await child.stop(grace_s=grace_s)
 
 
 async def _answers(

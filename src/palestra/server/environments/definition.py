@@ -11,12 +11,14 @@ import orjson
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.environment import Environment, class_of, made
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
-from palestra.server.environments.records import rows_of
-from palestra.server.environments.rewards import weights_problem
+from palestra.server.environments.records import RowPlaces, rows_of
+from palestra.server.environments.returned_values import returns_only_numbers
+from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
 from palestra.server.tools import is_tool, tool_schema
@@ -73,7 +75,7 @@ class EnvironmentDefinition:
         """Return the definition of a class or of a decorated function.
 
         `settings`: values that replace those of the class. Raises ConfigError: it is no
-        environment, has no `verify`, or a setting does not fit.
+        environment, has no `verify`, a setting does not fit, or an attribute is a slip.
         """
         own_class = class_of(subject)
         if own_class is None:
@@ -82,6 +84,7 @@ class EnvironmentDefinition:
                 hint="subclass palestra.Environment, or decorate a function with "
                 "@palestra.environment",
             )
+        refuse_slips(own_class, Environment)
         is_function = isinstance(inspect.getattr_static(own_class, VERIFY, None), staticmethod)
         values = checked(
             own_class,
@@ -112,6 +115,12 @@ class EnvironmentDefinition:
             raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
         if problem := weights_problem(cls.weights):
             raise ConfigError(f"{self.name}: {problem}", hint='weights = {"correct": 1.0}')
+        if cls.weights and returns_only_numbers(self.plain(VERIFY)):
+            raise ConfigError(
+                f"{self.name} has weights, but its verify returns a number, so that they have no "
+                "effect",
+                hint=how_to_use(cls.weights),
+            )
         reserved_names = sorted(OWN_PATHS & self.tools.keys())
         if reserved_names:
             raise ConfigError(
@@ -177,9 +186,14 @@ class EnvironmentDefinition:
     # Rows
 
     def rows(
-        self, records: Iterable[JsonObject] | None = None, *, cache: Path = Path()
+        self,
+        records: Iterable[JsonObject] | None = None,
+        *,
+        cache: Path = Path(),
+        files: tuple[Path, ...] = (),
     ) -> Iterator[JsonDict]:
         """Yield the task rows: of `records`, else of `data`. `cache`: where rows of the hub are kept.
+        `files`: the files of the records, for messages.
 
         Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
         that the verify response adds.
@@ -187,10 +201,12 @@ class EnvironmentDefinition:
         if records is None:
             raw_rows = self.records(cache)
             self._refuse_reserved(raw_rows)
+            row_places = RowPlaces.of_data(self.cls.data, self.folder)
         else:  # they may be rows of an earlier run
             raw_rows = list(records)
+            row_places = RowPlaces(files)
         fields = [task_fields(row) for row in raw_rows]
-        self._check(raw_rows, fields)
+        self._check(raw_rows, fields, row_places)
         tools = [tool_schema(function) for function in self.tools.values()]
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
             params = dict(row.get(CREATE_PARAMS) or {})
@@ -216,16 +232,18 @@ class EnvironmentDefinition:
             data = self.made(RolloutServices()).data  # a method, which reads settings of `self`
         return rows_of(data, folder=self.folder, owner=self.name, cache=cache)
 
-    def _check(self, rows: Sequence[JsonObject], fields: Sequence[JsonObject]) -> None:
+    def _check(
+        self, rows: Sequence[JsonObject], fields: Sequence[JsonObject], row_places: RowPlaces
+    ) -> None:
         for name, filled_names in FILLED.items():
             if self.has(name):
-                self.parameters(name).check(fields, filled_names)
+                self.parameters(name).check(fields, filled_names, row_places)
         for template in self._templates:
-            template.check(fields)
+            template.check(fields, row_places)
         lacking = [n for n, row in enumerate(rows) if not _has_input(row)]
         if lacking and not self._has_prompt:
             raise InputDataError(
-                f"{self.name} has no prompt, and row {lacking[0]} has no {CREATE_PARAMS}.input",
+                f"{self.name} has no prompt, and {row_places.of(lacking[0])} has no {CREATE_PARAMS}.input",
                 hint='prompt = "{question}", or write messages(self, task)',
             )
 

@@ -51,8 +51,8 @@ class Environment:
 
     data: Any = ()
     """The task rows: a list; a path of `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet`, also with
-    `.gz` or `.zst`, relative to the file; `hf:org/name[@revision][:config][/split]`; or a function
-    that yields rows."""
+    `.gz` or `.zst`, relative to the file, or a glob of such paths;
+    `hf:org/name[@revision][:config][/split]`; or a function that yields rows."""
     prompt: str = ""
     """The user message, with `{field}` placeholders. Rows without a prompt of the environment bring
     their own `responses_create_params`."""

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
+from palestra.server.environments.records import RowPlaces
 
 TASK: Final = "task"
 ANSWER: Final = "answer"
@@ -58,10 +59,16 @@ class Parameters:
             return {n: value for n, value in offered.items() if n != TASK or self.asks_for(TASK)}
         return {name: offered[name] for name in (*self.required, *self.optional) if name in offered}
 
-    def check(self, rows: Collection[Mapping[str, Any]], filled_names: Iterable[str]) -> None:
+    def check(
+        self,
+        rows: Collection[Mapping[str, Any]],
+        filled_names: Iterable[str],
+        row_places: RowPlaces,
+    ) -> None:
         """Raise InputDataError for parameters that nothing fills, with the nearest names.
 
-        `filled_names`: the names that are filled besides the fields of the rows.
+        `filled_names`: the names that are filled besides the fields of the rows. `row_places`: where
+        the rows are.
         """
         filled_names = frozenset(filled_names)
         fields = frozenset[str]().union(*rows)
@@ -76,7 +83,7 @@ class Parameters:
                 near = did_you_mean(name, (filled_names | fields) - set(self.required))
                 problems.append(f"{name!r}, which no row has{near}")
             else:
-                problems.append(f"{name!r}, which row {lacking[0]} of data does not have")
+                problems.append(f"{name!r}, which {row_places.of(lacking[0])} does not have")
         if problems:
             raise InputDataError(
                 f"{self.function} asks for " + "; for ".join(problems),

@@ -4,11 +4,13 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
 from palestra.schema import JsonDict, encode_json
+from palestra.server.environments.records import RowPlaces
 
 MOST_NAMED: Final = 10
 _BRACES: Final = "a brace that is meant as one is written twice: {{ or }}"
@@ -23,8 +25,11 @@ class Template:
     as_json: bool = False
     """Whether objects and lists are filled in as JSON, not as Python writes them."""
 
-    def check(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Raise InputDataError when the text is no template, or rows lack its fields."""
+    def check(self, rows: Sequence[Mapping[str, Any]], row_places: RowPlaces) -> None:
+        """Raise InputDataError when the text is no template, or rows lack its fields.
+
+        `row_places`: where the rows are.
+        """
         names = self._fields()
         row_fields = frozenset[str]().union(*rows)
         unknown = [name for name in names if name not in row_fields]
@@ -37,14 +42,17 @@ class Template:
                 if odd
                 else f"the fields: {', '.join(sorted(row_fields)) or 'none'}; {_BRACES}",
             )
-        bad = [
-            f"row {number}: no field {name!r}"
+        bad = (
+            f"{row_places.of(number)}: no field {name!r}{did_you_mean(name, row.keys() - names)}"
             for number, row in enumerate(rows)
             for name in names
             if name not in row
-        ]
-        if bad:
-            raise InputDataError(f"{self.name} cannot be filled: " + "; ".join(bad[:MOST_NAMED]))
+        )
+        if first := list(islice(bad, MOST_NAMED)):
+            raise InputDataError(
+                f"{self.name} cannot be filled: " + "; ".join(first),
+                hint="" if row_places.files else "rows count from 0",
+            )
 
     def filled(self, row: Mapping[str, Any], number: int) -> str:
         """Return the text with the fields of the row. `number`: the row's, for messages."""

@@ -1,19 +1,22 @@
-"""Read the rows that an environment's `data` names: a list, a file, a split of the hub, a function."""
+"""Read the rows that an environment's `data` names: a list, files, a split of the hub, a function."""
 
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from palestra.errors import InputDataError
 from palestra.schema import JsonObject
+from palestra.settings import existing_paths
 
 HUB: Final = "hf:"
 HUB_DEADLINE_S: Final = 20.0
 """How long the hub may fail without progress: a person waits for the run to begin."""
 logger: Final = logging.getLogger("palestra.server")
-_KINDS: Final = "a list of rows, a path, hf:org/name[@revision][:config][/split], or a function that yields rows"
+_KINDS: Final = "a list of rows, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
 
 def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObject]:
@@ -71,21 +74,47 @@ def _named_rows(text: str, folder: Path, cache: Path) -> Iterator[JsonObject]:
             HUB_DEADLINE_S, answer_timeout_s=HUB_DEADLINE_S, tell=logger.warning
         )
         sources = Sources({}, os.environ, patience=patience)
-        path = sources.split(HubReference.parse(text), cache)
+        yield from rows_in(sources.split(HubReference.parse(text), cache))
     else:
-        path = folder / Path(text).expanduser()
-    yield from rows_in(path)
+        yield from rows_in(*existing_paths(text, folder))
 
 
-def rows_in(path: Path) -> Iterator[JsonObject]:
-    """Yield the rows of a file. Raises InputDataError that lists all lines without a row."""
+@dataclass(frozen=True)
+class RowPlaces:
+    """Where rows are, for messages. `files`: empty for rows that are in no file."""
+
+    files: tuple[Path, ...] = ()
+
+    @classmethod
+    def of_data(cls, data: Any, folder: Path) -> "RowPlaces":
+        """Return the places of the rows of `data`. `folder`: where relative paths begin."""
+        in_file = isinstance(data, str | Path) and not str(data).startswith(HUB)
+        return cls(existing_paths(str(data), folder) if in_file else ())
+
+    def of(self, number: int) -> str:
+        """Return the place of a row, counted from 0. Files are read once more to know its line."""
+        if not self.files:
+            return f"row {number} of data"
+        file, line = self._lines[number]
+        return f"line {line} of {file}"
+
+    @cached_property
+    def _lines(self) -> list[tuple[Path, int]]:
+        from palestra.datasets import records_of
+
+        return [(file, record.number) for file in self.files for record in records_of(file)]
+
+
+def rows_in(*paths: Path) -> Iterator[JsonObject]:
+    """Yield the rows of files. Raises InputDataError that lists all lines without a row."""
     # With numpy, which servers that read no rows do without.
     from palestra.datasets import RowProblems, records_of
 
     problems = RowProblems()
-    for record in records_of(path):
-        if record.error or not isinstance(record.row, Mapping):
-            problems.add(path, record.number, record.error or "is not an object")
-        else:
-            yield record.row
+    for path in paths:
+        for record in records_of(path):
+            if record.error or not isinstance(record.row, Mapping):
+                problems.add(path, record.number, record.error or "is not an object")
+            else:
+                yield record.row
     problems.raise_if_any()

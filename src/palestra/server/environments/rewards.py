@@ -1,13 +1,23 @@
 """What an author's `verify` returned, as a reward with its components."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import Any, Final
 
+from palestra.config import is_one_slip, is_variant
 from palestra.errors import VerifierError
-from palestra.schema import no_reward
+from palestra.schema import (
+    EXTRACTED_ANSWER,
+    REWARD_ADVICE,
+    REWARD_COMPONENTS,
+    JsonObject,
+    is_infinite,
+    no_reward,
+)
 
 REWARD: Final = "reward"
 
@@ -28,7 +38,8 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
     The reward of components is their sum, each times its weight (1 without one). A component named
     `reward` is the reward itself. `where`: the server and its path, for messages.
 
-    Raises VerifierError: there are no components, or one is no finite number.
+    Raises VerifierError: there are no components, one is no finite number, or the name of a weight is
+    most likely a slip of a component's name.
     """
     if not isinstance(returned, Mapping):
         number = _number(returned)
@@ -39,30 +50,94 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
             hint='verify returns a number, or components by name: {"correct": 1.0, "short": 0.5}',
         )
     values = {str(name): _component(name, value, where) for name, value in returned.items()}
+    _refuse_slips(values, weights, where)
     if (reward := values.pop(REWARD, None)) is None:
-        reward = math.fsum(weights.get(name, 1.0) * value for name, value in values.items())
+        reward = _weighted_sum(values, weights, where)
     return Verdict(reward, values or None)
+
+
+def _weighted_sum(values: Mapping[str, float], weights: Mapping[str, float], where: str) -> float:
+    """Return the reward of components. Raises VerifierError: it is beyond every float."""
+    try:
+        total = math.fsum(weights.get(name, 1.0) * value for name, value in values.items())
+    except (OverflowError, ValueError):  # of a partial sum, or of infinities of both signs
+        total = math.nan
+    if is_infinite(total):
+        raise VerifierError(
+            f"{where} returned components whose weighted sum is not a finite number: {dict(values)}",
+            hint="return smaller components, or lower their weights",
+        )
+    return total
+
+
+def how_to_use(weights: Mapping[str, float]) -> str:
+    """Return how an author gives an effect to weights of which `verify` returns no component."""
+    names = ", ".join(f"{name!r}: …" for name in weights if name != REWARD)
+    return f"return components by the names in weights, such as {{{names}}}, or remove weights"
+
+
+def unused_weights(weights: Mapping[str, float], responses: Sequence[JsonObject]) -> str:
+    """Return which weights no verify response of a run has a component for; empty when all have
+    one, and when no row was verified.
+    """
+    verified = [row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER}]
+    counts = Counter(name for row in verified for name in row.get(REWARD_COMPONENTS) or ())
+    missing = [repr(name) for name in weights if name != REWARD and name not in counts]
+    if not verified or not missing:
+        return ""
+    if not counts:
+        return f"weights has {', '.join(missing)}, but no row of this run has components"
+    return (
+        f"weights has {', '.join(missing)}, but verify returned no such component in this run; "
+        f"it returned {', '.join(map(repr, sorted(counts)))}"
+    )
+
+
+def _refuse_slips(names: Collection[str], weights: Mapping[str, float], where: str) -> None:
+    """Raise VerifierError when a weight without a component is one slip of the finger away from a
+    component without a weight. Either alone is no slip: a row may lack components, and their default
+    weight is 1.
+    """
+    if slips := _slips(frozenset(names), frozenset(weights)):
+        name, near = slips[0]
+        raise VerifierError(
+            f"weights has {name!r}, but {where} returned no such component; did you mean {near!r}?",
+            hint=f"write {near!r} in weights; {near!r} without a weight would count once",
+        )
+
+
+@lru_cache(maxsize=256)  # the rollouts of a run return few sets of names
+def _slips(names: frozenset[str], weights: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    unweighted = names - weights - {REWARD}
+    return tuple(
+        (name, near)
+        for name in sorted(weights - names)
+        for near in sorted(unweighted)
+        if is_one_slip(name, near) and not is_variant(name, near, plural=True)
+    )
 
 
 def _component(name: Any, value: Any, where: str) -> float:
     number = _number(value)
-    if number is None or not math.isfinite(number):
+    if number is None:
         raise VerifierError(
             f"{where} returned the component {name!r}: {no_reward(value)}",
-            hint="each component must be a finite number or a bool",
+            hint=REWARD_ADVICE,
         )
     return number
 
 
 def _number(value: Any) -> float | None:
-    """Return a number or a bool of any library, such as NumPy, as a float; None for other values."""
+    """Return a finite number or a bool of any library, such as NumPy, as a float; None for other
+    values.
+    """
     is_number = isinstance(value, Real) or type(value).__name__ in {"bool", "bool_"}
-    return float(value) if is_number else None
+    return float(value) if is_number and not is_infinite(value) else None
 
 
 def weights_problem(weights: Any) -> str:
     """Return why `weights` is not a mapping from names to finite numbers; empty when it is one."""
     numbers = weights.values() if isinstance(weights, Mapping) else (math.nan,)
-    if all(isinstance(number, Real) and math.isfinite(float(number)) for number in numbers):
+    if all(isinstance(number, Real) and not is_infinite(number) for number in numbers):
         return ""
     return f"weights must be numbers by name, not {weights!r}"

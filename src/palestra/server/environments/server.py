@@ -6,6 +6,7 @@ with a plain function needs no session: any free worker process makes an object 
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,7 +21,11 @@ from palestra.sandbox import Sandbox
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
+    EXTRACTED_ANSWER,
     JUDGE_EVALUATIONS,
+    REWARD_COMPONENTS,
+    AggregateMetrics,
+    AggregateMetricsRequest,
     FunctionCall,
     JsonObject,
     Response,
@@ -48,16 +53,9 @@ from palestra.server.environments.interface import (
     VerifyCalls,
 )
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
-from palestra.server.environments.rewards import REWARD, Verdict, verdict_of
+from palestra.server.environments.rewards import REWARD, Verdict, unused_weights, verdict_of
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
-from palestra.server.environments.task import (
-    COMPONENTS,
-    EXTRACTED,
-    RNG_SEED,
-    own_copy,
-    read_only,
-    task_fields,
-)
+from palestra.server.environments.task import RNG_SEED, own_copy, read_only, task_fields
 from palestra.server.environments.tool_methods import with_session
 from palestra.server.judging.judge import Judge
 from palestra.server.resources_server import ResourcesServer, ReverifyMode
@@ -65,6 +63,7 @@ from palestra.server.reward_rules import RewardRules
 from palestra.server.sessions import Session
 from palestra.server.turns import Opening, Step, StepRequest
 
+logger: Final = logging.getLogger("palestra.server")
 POLICY: Final = "policy_model"
 """The model that is the judge when no other one is configured."""
 _ROLLOUT: Final = "rollout"
@@ -164,8 +163,8 @@ class EnvironmentServer(ResourcesServer):
             self._refuse_lost_state(body)
             rollout = await self._started_rollout(body)
         returned = await self._call(rollout, VERIFY, _of_answer(body))
-        weights = self.definition().cls.weights
-        verdict = verdict_of(returned, weights, f"{self.name}{VERIFY_PATH}")
+        definition = self.definition()
+        verdict = verdict_of(returned, definition.cls.weights, f"{self.name}{VERIFY_PATH}")
         evaluations = rollout.hearing.evaluations
         judged = {JUDGE_EVALUATIONS: evaluations} if evaluations else {}
         return self._scored(body, replace(verdict, used_seed=rollout.services.used_seed), **judged)
@@ -179,10 +178,18 @@ class EnvironmentServer(ResourcesServer):
 
     def _scored(self, body: VerifyRequest, verdict: Verdict, **reported: Any) -> VerifyResponse:
         if verdict.components is not None:
-            reported[COMPONENTS] = dict(verdict.components)
+            reported[REWARD_COMPONENTS] = dict(verdict.components)
         if verdict.used_seed:
             reported[RNG_SEED] = verdict.used_seed
-        return self.reply(body, verdict.reward, **reported, **{EXTRACTED: body.response.final_text})
+        return self.reply(
+            body, verdict.reward, **reported, **{EXTRACTED_ANSWER: body.response.final_text}
+        )
+
+    def _aggregated(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Return the metrics of a run, and warn of weights that had no effect in it."""
+        if problem := unused_weights(self.definition().cls.weights, body.verify_responses):
+            logger.warning("%s: %s", self.name, problem)
+        return super()._aggregated(body)
 
     def _refuse_lost_state(self, body: VerifyRequest) -> None:
         """Raise NoSession when the trajectory has changed a state that is not here."""

@@ -9,13 +9,13 @@ from typing import Any, Final, final
 
 from palestra.errors import JudgeFailure, KnownCause
 from palestra.sandbox import Sandbox
-from palestra.schema import JsonObject
+from palestra.schema import EXPECTED_ANSWER, JsonObject
 from palestra.server.environments.task import ReadOnlyDict
 from palestra.server.judging.judge import Hearing, JudgeConfig, Ruling
 from palestra.server.judging.questions import JudgeQuestion, read_choice
 from palestra.transport import current_call
 
-REFERENCE, CANDIDATE = "expected_answer", "generated_answer"
+REFERENCE, CANDIDATE = EXPECTED_ANSWER, "generated_answer"
 
 _CHOOSING: Final = """\
 You answer one question by choosing one label from a list. Choose by what the question asks, not by \

@@ -4,17 +4,32 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, final
 
-from palestra.schema import AGENT_REF, CREATE_PARAMS, JUDGE_EVALUATIONS, TOOL_FAILURES, JsonDict
+from palestra.schema import (
+    AGENT_REF,
+    CREATE_PARAMS,
+    EXTRACTED_ANSWER,
+    JUDGE_EVALUATIONS,
+    OUTSIDE_REWARD_RULES,
+    REWARD_COMPONENTS,
+    TOOL_FAILURES,
+    JsonDict,
+)
 
 RESPONSE: Final = "response"
-EXTRACTED: Final = "extracted_answer"
-COMPONENTS: Final = "reward_components"
 RNG_SEED: Final = "rng_seed"
 """The field of a scored row with the seed of `self.rng`, so that a re-verification draws the same
 numbers."""
 
 REPORTED: Final = frozenset(
-    {EXTRACTED, COMPONENTS, JUDGE_EVALUATIONS, RNG_SEED, TOOL_FAILURES, "reward"}
+    {
+        EXTRACTED_ANSWER,
+        REWARD_COMPONENTS,
+        JUDGE_EVALUATIONS,
+        OUTSIDE_REWARD_RULES,
+        RNG_SEED,
+        TOOL_FAILURES,
+        "reward",
+    }
 )
 """Fields that the verify response adds to a row. A task row must not have them."""
 

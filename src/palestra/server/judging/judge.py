@@ -286,7 +286,7 @@ class Hearing:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row has no stored answer of the judge to this question",
-                hint="pass --fresh-judge to start the judge and ask it",
+                hint="`palestra reverify --fresh-judge` starts the judge and asks it",
             )
         return await self._judge.answer(params)
 

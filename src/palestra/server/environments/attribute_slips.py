@@ -1,0 +1,79 @@
+"""Find attributes of an author's class that look like slips of those of `Environment`.
+
+A class may have attributes of its own. One is a slip only when it is very similar to an attribute
+with a meaning, and no code of the author reads it: `max_turn = 4`, which nothing reads as
+`self.max_turn`.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from palestra.config import slip_of
+from palestra.errors import ConfigError
+from palestra.server.tools import is_tool
+
+_METHODS: Final = frozenset({"start", "verify", "reply", "messages", "gold"})
+"""What `Environment` leaves to the author."""
+
+
+def refuse_slips(cls: type[Any], base: type[Any]) -> None:
+    """Raise ConfigError when an attribute of `cls` is most likely a slip of one of `base`."""
+    for owner, name, near in _similar_names(cls, base):
+        if not _is_read(name, cls, base):
+            raise ConfigError(
+                f"nothing reads {owner.__name__}.{name}; did you mean {near!r}?",
+                hint=f"write {near}; an attribute of your own needs a name that is less similar, "
+                f"or code that reads self.{name}",
+            )
+
+
+def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any], str, str]]:
+    """Yield the author's classes, their attributes, and the attribute of `base` that is similar."""
+    known_names = _METHODS | {name for name in dir(base) if not name.startswith("_")}
+    owners = [owner for owner in cls.__mro__ if issubclass(owner, base) and owner is not base]
+    for owner in owners:
+        for name, value in vars(owner).items():
+            is_own = not name.startswith("_") and name not in known_names and not is_tool(value)
+            near = slip_of(name, known_names) if is_own else None
+            if near is not None:
+                yield owner, name, near
+
+
+def _is_read(name: str, cls: type[Any], base: type[Any]) -> bool:
+    """Whether the sources of the class and its ancestors, or imported files beside them, read `name`,
+    or one of them has no source.
+    """
+    owners = {owner.__module__ for owner in cls.__mro__ if owner not in base.__mro__}
+    files = [getattr(sys.modules.get(owner), "__file__", None) for owner in owners]
+    folders = {Path(file).parent for file in files if file}
+    return not all(files) or any(
+        _reads(module, name)
+        for module in list(sys.modules.values())
+        if (file := getattr(module, "__file__", None)) and Path(file).parent in folders
+    )
+
+
+def _reads(module: ModuleType, name: str) -> bool:
+    """Whether a module reads `name`, also as a text: getattr(self, "max_turn"). One without a source
+    may.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError):
+        return True
+    return any(_read_name(node) == name for node in ast.walk(tree))
+
+
+def _read_name(node: ast.AST) -> object:
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Load()) | ast.Name(id=name, ctx=ast.Load()):
+            return name
+        case ast.Constant(value=value):
+            return value
+        case _:
+            return None

@@ -1,0 +1,65 @@
+"""Whether an author's `verify` returns nothing but numbers, by its code."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Final
+
+_NUMBERS: Final = (float, int, bool)
+_NUMBER_CALLS: Final = frozenset({"float", "int", "bool", "isinstance", "len"})
+_OWN_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def returns_only_numbers(function: Any) -> bool:
+    """Whether it is certain that each value that `function` returns is a number or a bool, by its
+    annotation, else by its `return` statements.
+
+    It is never certain for a decorated function: its decorator may return something else.
+    """
+    if hasattr(function, "__wrapped__"):
+        return False
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    if any(annotation is kind or annotation == kind.__name__ for kind in _NUMBERS):
+        return True
+    values = [_is_number(node) for node in _returned(function)]
+    return bool(values) and all(values)
+
+
+def _returned(function: Any) -> Iterator[ast.expr | None]:
+    try:
+        [code] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return  # without a file, or within an expression
+    if not isinstance(code, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    nodes: list[ast.AST] = list(code.body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Return):
+            yield node.value
+        elif not isinstance(node, _OWN_SCOPES):
+            nodes += ast.iter_child_nodes(node)
+
+
+def _is_number(node: ast.expr | None) -> bool:
+    """Whether an expression can be nothing but a number or a bool, whatever its names hold."""
+    match node:
+        case (
+            ast.Constant(value=bool() | int() | float()) | ast.Compare() | ast.UnaryOp(op=ast.Not())
+        ):
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_number(operand)
+        case ast.BinOp(left=left, right=right):  # `Counter(a) + Counter(b)` is a mapping
+            return _is_number(left) and _is_number(right)
+        case ast.BoolOp(values=values):
+            return all(map(_is_number, values))
+        case ast.IfExp(body=body, orelse=other):
+            return _is_number(body) and _is_number(other)
+        case _:
+            return isinstance(node, ast.Call) and _calls_a_number(node)
+
+
+def _calls_a_number(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in _NUMBER_CALLS
