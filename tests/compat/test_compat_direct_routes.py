@@ -1,5 +1,6 @@
 """The short path to authors' routes: what callers get is what the app would have answered."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,17 @@ def test_a_verification_answers_the_same_on_both_paths(tmp_path: Path, added: st
     check_with(tmp_path, check, added)
 
 
+@pytest.mark.slow
+def test_a_failed_verification_of_a_server_in_its_own_process_is_answered(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        async with asyncio.timeout(20):
+            reply = await fleet.client.post("tools", "/verify", json=ROW)
+        assert reply.status == 500
+        assert (await reply.json())["error"]["type"] == "verifier_error"
+
+    run(tmp_path, tools(), check, top_level={"default_placement": "process"})
+
+
 def test_middleware_of_an_author_sees_every_request(tmp_path: Path) -> None:
     async def check(fleet: Fleet) -> None:
         reply = await fleet.client.post("tools", "/double", json={"number": 1})
@@ -179,7 +191,7 @@ def test_an_agents_client_gets_what_http_would_carry(tmp_path: Path) -> None:
         assert [told[place][1]["calls"] for place in (0, 1, 7)] == [1, 2, 3]
         assert told[2][1] == {"number": 6}
         assert "no tea" in str(told[4][1])
-        assert "KeyError" in told[5][1]["error"]["message"]
+        assert "KeyError" in told[5][1]["error"]
 
     run(tmp_path, {**tools(), "responses_api_agents/walker": AGENT}, check)
 

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from field_project import CONFIGS, FIELD, free_port
+from field_project import CONFIGS, FIELD, copied_project, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -31,13 +32,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PALESTRA_RUN_DIR": str(tmp_path / "run"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@pytest.fixture
-def head(environment: dict[str, str]) -> Iterator[str]:
-    """The override that leads to a running fleet's head server."""
+@contextmanager
+def running_fleet(
+    project: Path, environment: dict[str, str], *overrides: str
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The override that leads to the head of a fleet that runs in `project`, and its process."""
     override = f"++head_server.port={free_port()}"
     fleet = subprocess.Popen(
-        command("run", f"+config_paths=[{','.join(CONFIGS)}]", override),
-        cwd=FIELD,
+        command("run", f"+config_paths=[{','.join(CONFIGS)}]", override, *overrides),
+        cwd=project,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -51,23 +54,27 @@ def head(environment: dict[str, str]) -> Iterator[str]:
             break
     else:
         pytest.fail("".join(said))
-    yield override
-    fleet.send_signal(signal.SIGINT)
+    yield override, fleet
+    if fleet.poll() is None:
+        fleet.send_signal(signal.SIGINT)
     fleet.communicate(timeout=20)
 
 
-def test_a_fleet_of_processes_collects_and_verifies(
-    head: str, environment: dict[str, str], tmp_path: Path
-) -> None:
-    output = tmp_path / "out" / "rollouts.jsonl"
-    collected = subprocess.run(
-        command(
-            "collect_rollouts",
-            "+input_jsonl_fpath=data/rows.jsonl",
-            f"+output_jsonl_fpath={output}",
-            head,
-        ),
-        cwd=FIELD,
+@pytest.fixture
+def head(environment: dict[str, str]) -> Iterator[str]:
+    """The override that leads to a running fleet's head server."""
+    with running_fleet(FIELD, environment) as (override, _):
+        yield override
+
+
+def collected(
+    project: Path, environment: dict[str, str], output: Path, *overrides: str
+) -> subprocess.CompletedProcess[str]:
+    """The end of `ng_collect_rollouts` with the rows of the project."""
+    rows = ("+input_jsonl_fpath=data/rows.jsonl", f"+output_jsonl_fpath={output}")
+    return subprocess.run(
+        command("collect_rollouts", *rows, *overrides),
+        cwd=project,
         env=environment,
         capture_output=True,
         text=True,
@@ -75,10 +82,45 @@ def test_a_fleet_of_processes_collects_and_verifies(
         check=False,
     )
 
-    assert collected.returncode == 0, collected.stdout + collected.stderr
+
+def test_a_fleet_of_processes_collects_and_verifies(
+    head: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "out" / "rollouts.jsonl"
+    done = collected(FIELD, environment, output, head)
+
+    assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     found = {(row["agent_ref"]["name"], row["_ng_task_index"]): row["reward"] for row in rows}
     assert found == REWARDS
     metrics = json.loads(output.with_name("rollouts_aggregate_metrics.json").read_text())
     keys = {item["agent_ref"]["name"]: item["key_metrics"] for item in metrics}
     assert keys["plain_agent"] == {"pass@1[avg-of-1]/accuracy": 50.0}
+
+
+def test_a_verifier_that_blocks_its_process_costs_its_own_rollout_alone(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    project, output = copied_project(tmp_path / "project"), tmp_path / "rollouts.jsonl"
+    app = project / "resources_servers/plain_match/app.py"
+    source = app.read_text()
+    blocking = 'if answer == "Rome":\n            __import__("time").sleep(60)\n        expected ='
+    app.write_text(source.replace("expected =", blocking))
+    [right, blocked, *_] = (FIELD / "data/rows.jsonl").read_text().splitlines()
+    (project / "data/rows.jsonl").write_text(f"{right}\n{blocked}\n{right}\n{right}")
+    attempts = ("+rollout_timeout=4", "+max_attempts=1", "+num_samples_in_parallel=3")
+
+    with running_fleet(project, environment) as (head, fleet):
+        done = collected(project, environment, output, head, *attempts)
+        fleet.wait(timeout=20)
+    with running_fleet(project, environment) as (head, _):
+        collected(project, environment, output, head, *attempts, "+resume_from_cache=true")
+
+    assert "rollout 1:" in done.stderr, done.stderr
+    failures = output.with_name("rollouts_failures.jsonl").read_text().splitlines()
+    finals = [row for row in map(json.loads, failures) if row["_ng_failure_terminal"]]
+    assert [(row["_ng_task_index"], row["_ng_failure_class"]) for row in finals] == [
+        (1, "verifier_error")
+    ]
+    scored = [json.loads(line)["_ng_task_index"] for line in output.read_text().splitlines()]
+    assert scored == [0, 0, 0]

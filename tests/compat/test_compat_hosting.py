@@ -8,6 +8,7 @@ from hosted_apps import JUDGE, RESPONSE, ROW, run
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
+from palestra.transport import Activity, CallContext, calling
 
 
 def test_names_of_ours_are_free_for_authors(tmp_path: Path) -> None:
@@ -92,6 +93,81 @@ def test_a_class_may_come_from_a_neighbour_and_stand_among_others(tmp_path: Path
     run(tmp_path, {"resources_servers/many": source}, check, neighbour=neighbour)
 
 
+BROKEN_TOOLS = """
+class Broken(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        for tool in (self.lookup, self.crash, self.refuse):
+            app.post(f"/{tool.__name__}")(tool)
+        return app
+
+    async def lookup(self, body: dict = Body()):
+        return {"Rome": "sunny"}[body["city"]]
+
+    async def crash(self):
+        raise HTTPException(500, "no index")
+
+    async def refuse(self):
+        raise HTTPException(404, "no such file")
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse(**body.model_dump(), reward=0.0)
+"""
+
+
+@pytest.mark.parametrize("cookies", [None, {"other": "server"}], ids=["embedded", "over HTTP"])
+def test_a_bug_of_a_tool_is_in_the_row(tmp_path: Path, cookies: dict[str, str] | None) -> None:
+    async def check(fleet: Fleet) -> None:
+        peer, sibling = (fleet.client.peer("broken", cookies=cookies) for _ in range(2))
+        for tool in ("lookup", "crash", "refuse"):
+            await peer.call_tool(tool, {"city": "Oslo"})
+        await sibling.call_tool("lookup", {"city": "Rome"})
+        verdict = await peer.call("/verify", ROW, VerifyResponse)
+
+        assert (verdict.model_extra or {})["tool_failures"] == [
+            {"tool": "lookup", "type": "KeyError", "message": "'Oslo'"},
+            {"tool": "crash", "type": "HTTPException", "message": "500: no index"},
+        ]
+        for other in (peer, sibling):
+            verdict = await other.call("/verify", ROW, VerifyResponse)
+            assert "tool_failures" not in (verdict.model_extra or {})
+
+    run(tmp_path, {"resources_servers/broken": BROKEN_TOOLS}, check)
+
+
+READING_AGENT = """
+class Reading(SimpleResponsesAPIAgent):
+    config: BaseResponsesAPIAgentConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
+    async def run(self, body: BaseRunRequest) -> dict:
+        call = {"server_name": "broken", "url_path": "/lookup", "json": {"city": "Oslo"}}
+        replies = [await self.server_client.post(**call, **how) for how in ({}, {"headers": {"x": "y"}})]
+        texts = [(await reply.content.read()).decode() for reply in replies]
+        try:
+            await raise_for_status(replies[0])
+        except Exception as error:
+            return {"texts": texts, "traceback": error.failure.evidence.traceback}
+"""
+
+
+def test_what_an_agent_reads_of_a_broken_tool_is_what_a_model_may_read(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        result = await (await fleet.client.post("reading", "/run", json=ROW)).json()
+        document = await (await fleet.client.post("broken", "/lookup", json={"city": "x"})).json()
+
+        assert result["texts"] == ["""{"error":"KeyError: 'Oslo'"}"""] * 2
+        assert "app.py" in result["traceback"]
+        assert "app.py" in document["error"]["traceback"]
+
+    run(
+        tmp_path,
+        {"resources_servers/broken": BROKEN_TOOLS, "responses_api_agents/reading": READING_AGENT},
+        check,
+    )
+
+
 FAILING = """
 class Failing(SimpleResourcesServer):
     config: BaseResourcesServerConfig
@@ -138,6 +214,43 @@ def test_a_failure_says_whose_it_was(
         {"resources_servers/failing": FAILING, "responses_api_models/judge": JUDGE},
         check,
     )
+
+
+NO_REWARDS = """
+class Unsure(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        if body.responses_create_params.input == "nan":
+            return BaseVerifyResponse(**body.model_dump(), reward=float("nan"))
+        if body.responses_create_params.input == "none":
+            return None
+        if body.responses_create_params.input == "dict":
+            return body.model_dump()
+        return BaseVerifyResponse(**body.model_dump())
+"""
+
+
+@pytest.mark.parametrize("cookies", [None, {"other": "server"}], ids=["embedded", "over HTTP"])
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("nan", "/verify returned nan, which is not a reward"),
+        ("none", "unsure/verify returned None, expected BaseVerifyResponse"),
+        ("forgets", "BaseVerifyResponse rejects /reward: Field required"),
+        ("dict", "the result rejects /response/reward: Field required"),
+    ],
+)
+def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
+    tmp_path: Path, question: str, reason: str, cookies: dict[str, str] | None
+) -> None:
+    async def check(fleet: Fleet) -> None:
+        row = {**ROW, "responses_create_params": {"input": question}}
+        with pytest.raises(VerifierError) as failure:
+            await fleet.client.peer("unsure", cookies=cookies).call("/verify", row, VerifyResponse)
+        assert reason in failure.value.message
+
+    run(tmp_path, {"resources_servers/unsure": NO_REWARDS}, check)
 
 
 def test_bad_bodies_and_refusals_of_tools_are_told(tmp_path: Path) -> None:
@@ -209,6 +322,101 @@ def test_an_agent_keeps_its_session_by_the_cookies_of_the_last_answer(tmp_path: 
     async def check(fleet: Fleet) -> None:
         found = await fleet.client.peer("agent").call("/run", ROW, VerifyResponse)
         assert found.reward == 1.0
+
+    run(
+        tmp_path, {"resources_servers/env": environment, "responses_api_agents/agent": agent}, check
+    )
+
+
+def test_a_rollout_awaits_the_verifier_and_not_the_model_that_answered_before(
+    tmp_path: Path,
+) -> None:
+    model = """
+    from palestra.transport import current_call
+    class Model(SimpleResponsesAPIModel):
+        config: BaseResponsesAPIModelConfig
+        async def chat_completions(self, body: dict = Body()) -> dict: ...
+        async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+            current_call().activity.now("model server", "the endpoint of model (http://x)")
+            return NeMoGymResponse(id="r", created_at=0, model="m", object="response", output=[])
+    """
+    environment = """
+    from palestra.transport import current_call
+    class Env(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            same = current_call().activity.awaiting == "env /verify"
+            return BaseVerifyResponse(**body.model_dump(), reward=float(same))
+    """
+    agent = """
+    class Agent(SimpleResponsesAPIAgent):
+        config: BaseResponsesAPIAgentConfig
+        async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
+        async def run(self, request: Request, body: BaseRunRequest) -> BaseVerifyResponse:
+            row = body.model_dump()
+            params = row["responses_create_params"]
+            reply = await self.server_client.post("model", "/v1/responses", json=params)
+            verify = {**row, "response": await get_response_json(reply)}
+            reply = await self.server_client.post("env", "/verify", json=verify)
+            return BaseVerifyResponse.model_validate(await get_response_json(reply))
+    """
+
+    async def check(fleet: Fleet) -> None:
+        with calling(CallContext(activity=Activity())):
+            found = await fleet.client.peer("agent").call("/run", ROW, VerifyResponse)
+        assert found.reward == 1.0
+
+    apps = {
+        "resources_servers/env": environment,
+        "responses_api_agents/agent": agent,
+        "responses_api_models/model": model,
+    }
+    run(tmp_path, apps, check)
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+@pytest.mark.parametrize(
+    ("server", "path", "outcome"),
+    [
+        ("agent", "/run", "agent_error"),
+        ("env", "/verify", "verifier_error"),
+        ("env", "/seed_session", "environment_error"),
+    ],
+)
+def test_a_server_that_calls_exit_fails_as_one_that_raises(
+    tmp_path: Path, server: str, path: str, outcome: str, middleware: bool
+) -> None:
+    setup = """
+        def setup_webserver(self):
+            app = super().setup_webserver()
+            @app.middleware("http")
+            async def pass_on(request, call_next):
+                return await call_next(request)
+            return app
+    """
+    environment = f"""
+    class Env(SimpleResourcesServer):
+        config: BaseResourcesServerConfig
+        {setup if middleware else ""}
+        async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
+            raise SystemExit(4)
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            raise SystemExit(4)
+    """
+    agent = """
+    class Agent(SimpleResponsesAPIAgent):
+        config: BaseResponsesAPIAgentConfig
+        async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
+        async def run(self, request: Request, body: BaseRunRequest) -> BaseVerifyResponse:
+            raise SystemExit(4)
+    """
+
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises(CallError) as caught:
+            await fleet.client.peer(server).call(path, ROW, VerifyResponse)
+        assert caught.value.outcome == outcome
+        assert f"{server}{path} raised SystemExit: 4" in caught.value.message
+        assert "app.py:" in caught.value.evidence.traceback
 
     run(
         tmp_path, {"resources_servers/env": environment, "responses_api_agents/agent": agent}, check

@@ -59,6 +59,31 @@ def test_an_import_that_cannot_be_satisfied_names_the_nearest_name_and_the_page(
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "from nemo_gym.cli import RunHelper",
+        "from nemo_gym.cli.env import RunHelper",
+        "from nemo_gym import HeadServer",
+    ],
+)
+def test_what_starts_servers_is_named_in_place_of_what_did(line: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(line, {})
+
+    assert "palestra.fleet.Fleet(" in str(caught.value)
+    assert "the nearest" not in str(caught.value)
+    assert PAGE in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["import nemo_gym.zebra", "from nemo_gym.judge import Zebra"])
+def test_a_name_without_a_similar_one_has_no_nearest(line: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(line, {})
+
+    assert "is not provided by Palestra; docs/" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "module", ["resources_servers.gymnasium", "responses_api_models.vllm_model.app"]
 )
 def test_a_name_that_a_server_of_ours_lacks_is_explained_too(module: str) -> None:

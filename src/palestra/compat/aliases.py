@@ -5,6 +5,7 @@ each other.
     nemo_skills.x                 is palestra.cluster.nemo_skills.x, unless it is installed
     resources_servers.x.app       is the project's own, else palestra.resources_servers.x.app
     resources_servers.gymnasium   is the project's own, else palestra.compat.gymnasium
+    responses_api_agents.simple_agent.app   likewise, else palestra.compat.simple_agent
     responses_api_agents.y.app    likewise, and responses_api_models.z.app
 
 `AliasFinder` is the last finder of `sys.meta_path`, so that installed packages and the project's
@@ -39,8 +40,11 @@ _TARGETS: Final = {
     "nemo_skills": "palestra.cluster.nemo_skills",
     **{tree: f"palestra.{tree}" for tree in SERVER_TREES},
 }
-_FIELD_PACKAGES: Final = {"resources_servers.gymnasium": "palestra.compat.gymnasium"}
-"""Server folders of the field that other folders import as a library."""
+_FIELD_MODULES: Final = {
+    "resources_servers.gymnasium": "palestra.compat.gymnasium",
+    "responses_api_agents.simple_agent.app": "palestra.compat.simple_agent",
+}
+"""Modules of the field that other folders import as a library, and ours with their names."""
 _CONVERTER: Final = "palestra.compat.nemo_gym.responses_converter"
 _FIELD_NAMES: Final = {
     "responses_api_models.vllm_model.app": dict.fromkeys(
@@ -93,7 +97,7 @@ class AliasFinder(MetaPathFinder):
         top, dot, remainder = fullname.partition(".")
         if top not in _TARGETS or (top in PRODUCTS and remainder and not _is_alias_below(fullname)):
             return None
-        ours = _FIELD_PACKAGES.get(fullname) or _TARGETS[top] + dot + remainder
+        ours = _FIELD_MODULES.get(fullname) or _TARGETS[top] + dot + remainder
         try:
             spec = importlib.util.find_spec(ours)
         except ModuleNotFoundError:

@@ -20,10 +20,12 @@ from palestra.server import SESSION_ID_KEY, Server
 from palestra.transport import (
     HttpReply,
     Target,
+    awaiting,
     calling,
     cookie_header,
     current_call,
     new_id,
+    note_tool_failures,
     note_verify_request,
     within_call_limit,
 )
@@ -63,8 +65,10 @@ class CallsHere:
         is_new = session_id is None
         session_id = session_id or new_id()
         context = current_call()
-        with calling(context.inside_environment() if self._is_environment else context):
+        inside = context.inside_environment() if self._is_environment else context
+        with awaiting(self._target, path), calling(inside):
             reply = await self._reply(endpoint, path, plain, session_id, cookies)
+        note_tool_failures(path, reply.body)
         if not is_new:
             return reply
         new_cookies = _Cookies(partial(self._new_cookie, session_id), reply.cookies)

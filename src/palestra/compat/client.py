@@ -20,12 +20,13 @@ from palestra.compat.nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from palestra.compat.rows import is_replaying, recorded_reply
-from palestra.config import ConfigTree
+from palestra.config import ConfigTree, ServerType
 from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
 from palestra.fleet import server_client
 from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
+from palestra.schema import encode_json
 from palestra.server import Server
-from palestra.transport import HttpReply, ServerReply, Target
+from palestra.transport import HttpReply, ServerReply, Target, is_tool_path, tool_failure_text
 from palestra.transport import ServerClient as FleetClient
 
 SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
@@ -46,7 +47,22 @@ class ClientResponse:
     it changes, and existing agents send the cookies of the last response again.
     """
 
-    def __init__(self, reply: ServerReply, *, method: str, sent_cookies: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        reply: ServerReply,
+        *,
+        method: str,
+        sent_cookies: Mapping[str, str],
+        is_failed_tool: bool = False,
+    ) -> None:
+        """`is_failed_tool`: the body is then the short text for a model, because agents pass it on;
+        `raise_for_status` has the whole error.
+        """
+        self._full_body = reply.content.body
+        self.is_tool_lost = False
+        """Whether the tool gave no answer, because a call that it made failed."""
+        if is_failed_tool:
+            reply, self.is_tool_lost = _for_the_model(reply)
         self._reply = reply
         self.status = reply.status
         self.ok = reply.ok
@@ -87,7 +103,7 @@ class ClientResponse:
     def raise_for_status(self) -> None:
         """Raise `ServerRefused`, an `aiohttp.ClientResponseError`, for a status of 400 or more."""
         if not self.ok:
-            content = self._reply.content.body
+            content = self._full_body
             failure = _failure(self._reply.server, self.url, self.status, content)
             raise ServerRefused(self.url, self.status, content, failure)
 
@@ -98,13 +114,31 @@ class ClientResponse:
         self.release()
 
 
-def _failure(server: str, url: str, status: int, content: bytes) -> CallError | None:
+def _for_the_model(reply: ServerReply) -> tuple[ServerReply, bool]:
+    """Return a tool's error reply with the text that a model may read, without evidence such as
+    paths; and whether a call of the tool's own had failed.
+    """
+    refusal = _json(reply.content.body)
+    failure = from_body(refusal)
+    if failure is None:
+        return reply, False
+    text = tool_failure_text(failure, refusal)
+    body = encode_json({"error": failure.message}) if text is None else text.encode()
+    short = HttpReply(reply.status, body, reply.headers, reply.cookies)
+    return ServerReply(short, server=reply.server, url=reply.url), text is None
+
+
+def _json(content: bytes) -> Any:
     import orjson
 
     try:
-        failure = from_body(orjson.loads(content))
+        return orjson.loads(content)
     except orjson.JSONDecodeError:
-        failure = None
+        return None
+
+
+def _failure(server: str, url: str, status: int, content: bytes) -> CallError | None:
+    failure = from_body(_json(content))
     if failure is None:
         return None
     hops = (Hop(server, url, status, excerpt(without_answer(content))), *failure.evidence.hops)
@@ -195,7 +229,7 @@ class ServerClient(BaseModel):
                 answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)
                 if answer:
                     reply = ServerReply(answer, server=server_name, url=f"in-process{url_path}")
-                    return ClientResponse(reply, method=method, sent_cookies=cookies)
+                    return self._response(reply, url_path, method, cookies)
             reply = await self._client().request(
                 server_name,
                 self._prefixed(server_name, url_path),
@@ -203,7 +237,7 @@ class ServerClient(BaseModel):
                 cookies=cookies or None,
                 **request_fields,
             )
-        return ClientResponse(reply, method=method, sent_cookies=cookies)
+        return self._response(reply, url_path, method, cookies)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
         """Call `request` with the method GET."""
@@ -249,6 +283,20 @@ class ServerClient(BaseModel):
             return path
         captured = _CAPTURED_PATHS.get(server_type_of(tree, server), set())
         return f"{rollout_path_prefix(rollout_id)}{path}" if path in captured else path
+
+    def _response(
+        self, reply: ServerReply, path: str, method: str, cookies: Mapping[str, str]
+    ) -> ClientResponse:
+        # Looked up for errors only: the configuration is slow to read.
+        is_failed_tool = (
+            not reply.ok
+            and method == "POST"
+            and is_tool_path(path)
+            and server_type_of(self.global_config_dict, reply.server) == ServerType.RESOURCES
+        )
+        return ClientResponse(
+            reply, method=method, sent_cookies=cookies, is_failed_tool=is_failed_tool
+        )
 
     def _recorded(self, server: str, path: str, body: Any) -> HttpReply | None:
         return recorded_reply(server, path, body, running=server in self._client().targets)

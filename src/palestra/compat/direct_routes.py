@@ -16,8 +16,6 @@ from typing import Any, Final, TypeGuard, final
 import orjson
 from fastapi import FastAPI
 from fastapi.datastructures import DefaultPlaceholder
-from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import ResponseValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -26,9 +24,17 @@ from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
+from palestra.compat.results import encoded_answer
 from palestra.errors import from_body
 from palestra.schema import JSON_TYPE, JsonDict, encode_json, fields_of
-from palestra.server import PREFIX_SCOPE_KEY, SESSION_ID_KEY, AuthorMethod
+from palestra.server import (
+    ESCAPES,
+    PREFIX_SCOPE_KEY,
+    SESSION_ID_KEY,
+    AuthorMethod,
+    ToolFault,
+    stops_this_task,
+)
 from palestra.system import current_pulse
 from palestra.transport import (
     IN_PROCESS_CLIENT,
@@ -49,6 +55,11 @@ _JSON_HEADERS: Final = {"content-type": JSON_TYPE}
 
 MOST_SESSIONS: Final = 100_000
 """The largest number of sessions whose fields are kept; the oldest are forgotten."""
+
+
+def no_faults(_session_id: str) -> Collection[ToolFault]:
+    """Return no tool faults: the default of a route that does not report them."""
+    return ()
 
 
 @final
@@ -96,8 +107,11 @@ class DirectRoute:
         author: AuthorMethod | None,
         is_tool: bool,
         needs_app: Collection[str] = (),
+        tool_faults: Callable[[str], Collection[ToolFault]] = no_faults,
     ) -> None:
-        """`needs_app`: fields of a body for which the app's middleware is needed."""
+        """`needs_app`: fields of a body for which the app's middleware is needed, as it is for a
+        session that has `tool_faults`.
+        """
         dependant = route.dependant
         self.path = route.path
         self.is_tool = is_tool
@@ -106,13 +120,14 @@ class DirectRoute:
         self._sessions = sessions
         self._author = author
         self._needs_app = frozenset(needs_app)
-        self._function: Callable[..., Any] = route.endpoint
-        self._is_async = inspect.iscoroutinefunction(route.endpoint)
+        self._tool_faults = tool_faults
+        self._function: Any = dependant.call
+        self._is_async = inspect.iscoroutinefunction(dependant.call)
         self._request_name = dependant.request_param_name
         self._response_name = dependant.response_param_name
         self._body_name = dependant.body_params[0].name if dependant.body_params else None
         self._model: Any = _body_model(route)
-        self._answer = route.response_field
+        self._encoded = partial(encoded_answer, route)
 
     async def invoke(self, body: Any, /, *, session_id: str) -> Any:
         """Run the route's function with `body` and return its result as JSON; a tool's as text.
@@ -139,7 +154,7 @@ class DirectRoute:
         """
         fields = fields_of(body) if isinstance(body, BaseModel) else body
         through_app = partial(self._through_app, session_id, cookies)
-        if self._needs_app and not self._needs_app.isdisjoint(fields):
+        if self._tool_faults(session_id) or not self._needs_app.isdisjoint(fields):
             return await through_app(encode_json(fields))
         session = self._sessions.opened(session_id)
         request = partial(_request, self._app, self.path, session, fields, cookies)
@@ -197,17 +212,13 @@ class DirectRoute:
                 value = await self._author.executed(pulse, begin, fields)
             else:
                 value = await self._begin(arguments)
-            return value if isinstance(value, HttpResponse) else self._encoded(value), response
-        except Exception as error:  # the app turns it into its response
+            if isinstance(value, HttpResponse):
+                return value, response
+            return self._encoded(value), response
+        except ESCAPES as error:  # the app turns it into its response
+            if stops_this_task(error):
+                raise
             return error, None
-
-    def _encoded(self, value: Any) -> bytes:
-        if self._answer is None:
-            return encode_json(jsonable_encoder(value))
-        checked, errors = self._answer.validate(value, {}, loc=("response",))
-        if errors:
-            raise ResponseValidationError(errors=errors, body=value)
-        return self._answer.serialize_json(checked)
 
     async def _begin(self, arguments: dict[str, Any]) -> Any:
         if self._is_async:
@@ -230,9 +241,10 @@ class DirectRoute:
             ended_app, "POST", self.path, body=raw, cookies=cookies, session_id=session_id
         )
 
-    def needs_app(self, raw: bytes) -> bool:
+    def needs_app(self, raw: bytes, session_id: str) -> bool:
         """Whether the app's middleware is needed for a request with the body `raw`."""
-        return any(name.encode() in raw for name in self._needs_app)
+        marked = any(name.encode() in raw for name in self._needs_app)
+        return marked or bool(self._tool_faults(session_id))
 
 
 @final
@@ -270,16 +282,17 @@ class DirectRoutes:
 
     async def _answer(self, route: DirectRoute, scope: Scope, receive: Receive, send: Send) -> None:
         raw = await _read_body(receive)
-        if route.needs_app(raw):
-            await self._app(scope, _received(raw), send)
+        receive_again = _replayed(raw, receive)
+        if route.needs_app(raw, scope.get("session", {}).get(SESSION_ID_KEY, "")):
+            await self._app(scope, receive_again, send)
             return
         try:
             answer = await route.respond(scope, raw)
         except (ValidationError, orjson.JSONDecodeError):
-            await self._app(scope, _received(raw), send)
+            await self._app(scope, receive_again, send)
             return
         if isinstance(answer, BaseException):
-            await self._app({**scope, _ENDED: answer}, receive, send)
+            await self._app({**scope, _ENDED: answer}, receive_again, send)
         else:
             await answer(scope, receive, send)
 
@@ -411,6 +424,19 @@ def _received(body: Any) -> Receive:
         return {"type": "http.request", "body": raw, "more_body": False}
 
     return receive
+
+
+def _replayed(raw: bytes, receive: Receive) -> Receive:
+    """Return a function that yields the body `raw` once more, and then what `receive` yields: the
+    app's middleware reads the body again, and a response waits for the caller to leave.
+    """
+    messages = iter([{"type": "http.request", "body": raw, "more_body": False}])
+
+    async def receive_again() -> Any:
+        message = next(messages, None)
+        return await receive() if message is None else message
+
+    return receive_again
 
 
 async def _read_body(receive: Receive) -> bytes:

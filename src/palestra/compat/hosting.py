@@ -34,6 +34,7 @@ from palestra.compat.nemo_gym.global_config import (
 )
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.compat.nemo_gym.rollout_correlation import RolloutContextMiddleware
+from palestra.compat.results import complete_results
 from palestra.compat.rollout_prefix import RolloutPrefixLayer
 from palestra.compat.rows import REPLAY_MARKS, RowLayer
 from palestra.compat.servers import SessionLayer, SimpleServer
@@ -46,7 +47,12 @@ from palestra.errors import (
     PromptTooLong,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
-from palestra.schema import JsonDict, SchemaComponents, complete_document, request_body
+from palestra.schema import (
+    JsonDict,
+    SchemaComponents,
+    complete_document,
+    request_body,
+)
 from palestra.server import (
     CHECK_PATH,
     AuthorMethod,
@@ -115,6 +121,7 @@ class Hosted(Server):
         if self.palestra_is_environment:
             self._complete(app)
         describe(app, partial(_complete_document, app))
+        complete_results(app, self.name)
         return app
 
     def palestra_inner_app(self, app: FastAPI) -> ASGIApp:
@@ -134,7 +141,7 @@ class Hosted(Server):
                     sessions=sessions,
                     author=self.palestra_author_method(None, route.path),
                     is_tool=route.path not in _PROTOCOL,
-                    needs_app=REPLAY_MARKS if route.path == "/verify" else (),
+                    **(self._verification if route.path == "/verify" else {}),
                 )
                 for route in routes
                 if is_direct(route, app, _OUR_LAYERS)
@@ -151,6 +158,14 @@ class Hosted(Server):
         direct = self._routes_here
         return None if direct is None else direct.route(path)
 
+    @property
+    def _verification(self) -> JsonDict:
+        """The settings of the short path to `/verify`: when it needs the app."""
+        return {
+            "needs_app": REPLAY_MARKS,
+            "tool_faults": self.palestra_sessions.tool_faults,
+        }
+
     @cached_property
     def _routes_here(self) -> DirectRoutes | None:
         # Not the private attribute: pydantic looks that up in several steps.
@@ -164,7 +179,8 @@ class Hosted(Server):
         if getattr(self.config, "expose_tools_over_mcp", False) and not is_exposed(app):
             secret = self._palestra_secret
             expose(self._author, app, self.asgi_app, secret=secret, needs_token=False)
-        app.add_middleware(RowLayer, reported=_reported(app))
+        sessions = self.palestra_sessions
+        app.add_middleware(RowLayer, reported=_reported(app), sessions=sessions)
 
     def palestra_author_method(
         self, method: Callable[..., Any] | None, path: str

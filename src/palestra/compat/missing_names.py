@@ -33,6 +33,17 @@ PRODUCTS: Final = {
     "nemo_gym": Product("NeMo Gym's", page="docs/reference/from-nemo-gym.md"),
     "nemo_skills": Product("NeMo Skills'"),
 }
+_STARTS_SERVERS: Final = (
+    "`async with palestra.fleet.Fleet(palestra.config.load_config(config_paths=[…]))` starts the "
+    "servers and their head server; `palestra.collect` runs rows on servers, and "
+    "`palestra.training.RolloutClient` does for a trainer"
+)
+_REPLACEMENTS: Final = {
+    "cli": f"in place of `RunHelper`, {_STARTS_SERVERS}",
+    "RunHelper": _STARTS_SERVERS,
+    "HeadServer": _STARTS_SERVERS,
+}
+"""What to use in place of a module or name that Palestra has in another form."""
 _COMPAT: Final = "palestra.compat."
 _NO_ATTRIBUTE: Final = re.compile(
     r"(?:<(?:module|class) '(?P<owner>palestra\.compat\.[\w.]+)'.*>|'module' object at (?P<alias>nemo_gym[\w.]*)) "
@@ -52,8 +63,11 @@ def not_provided(fullname: str, names: Iterable[str]) -> str:
         top, remainder = "nemo_gym", fullname
     product = PRODUCTS[top]
     *parents, name = remainder.split(".")
-    near = nearest(name, names, cutoff=0.0)
-    suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
+    if name in _REPLACEMENTS:
+        suggestion = f": {_REPLACEMENTS[name]}"
+    else:
+        near = nearest(name, names)
+        suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
     return f"{product.owner} `{remainder}` is not provided by Palestra{suggestion}{page}"
 

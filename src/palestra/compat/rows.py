@@ -1,6 +1,7 @@
 """Middleware that adds a fleet's features to `/verify` of a hosted environment.
 
-When a stored row is verified again, the judge's recorded responses are used.
+When a stored row is verified again, the judge's recorded responses are used. The tool calls of the
+session that failed with a bug are added to the verify response.
 """
 
 import contextlib
@@ -11,7 +12,14 @@ from typing import Any, final
 
 from pydantic import ValidationError
 
-from palestra.compat.whole_messages import Receive, Send, json_object, read_body, replayed
+from palestra.compat.whole_messages import (
+    Receive,
+    Send,
+    WholeAnswer,
+    json_object,
+    read_body,
+    replayed,
+)
 from palestra.errors import JudgeFailure
 from palestra.schema import (
     JUDGE_EVALUATIONS,
@@ -22,6 +30,7 @@ from palestra.schema import (
     encode_json,
     to_plain,
 )
+from palestra.server import SESSION_ID_KEY, SessionStore, with_faults
 from palestra.transport import ASGIApp, HttpReply
 
 REPLAY_MARKS = (JUDGE_REPLAY, JUDGE_EVALUATIONS)
@@ -88,7 +97,7 @@ def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpR
     if not running:
         raise JudgeFailure(
             f"the row holds no answer of the judge {server} to this question",
-            hint="--fresh-judge starts the judge and asks it",
+            hint="`palestra reverify --fresh-judge` starts the judge and asks it",
         )
     return None
 
@@ -99,11 +108,12 @@ class RowLayer:
 
     `reported`: the fields that only the verify response has. They are removed from a stored row
     that is verified again, because verifiers build the response from the request's fields and their
-    own.
+    own. `sessions`: they have the tool calls that failed.
     """
 
-    def __init__(self, app: ASGIApp, *, reported: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, reported: Collection[str], sessions: SessionStore) -> None:
         self._app = app
+        self._sessions = sessions
         self._left_out = {*reported, JUDGE_EVALUATIONS, JUDGE_REPLAY}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -124,4 +134,16 @@ class RowLayer:
             fields = {name: body[name] for name in body if name not in self._left_out}
             messages = [{"type": "http.request", "body": encode_json(fields), "more_body": False}]
         with around:
-            await self._app(scope, replayed(messages, receive), send)
+            await self._answer(scope, replayed(messages, receive), send)
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Let the app answer, and add the failed tool calls of the session, which ends."""
+        session_id = scope["session"].get(SESSION_ID_KEY, "")
+        faults = self._sessions.tool_faults(session_id)
+        if not faults:
+            await self._app(scope, receive, send)
+            return
+        answer = WholeAnswer()
+        await self._app(scope, receive, answer.send)
+        await answer.pass_on(send, lambda row: with_faults(row, faults))
+        self._sessions.close(session_id)

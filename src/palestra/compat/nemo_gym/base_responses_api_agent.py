@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any, ClassVar, Final
 
 from fastapi import Body, FastAPI, Request, Response
+from pydantic import Field
 
 from palestra.compat.client import is_observed
 from palestra.compat.handlers import like
@@ -55,7 +56,7 @@ class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
     skip_verification: bool = False
     """Whether a rollout ends without a call of `/verify`, with the reward below."""
 
-    skip_verification_reward: float = 0.0
+    skip_verification_reward: float = Field(default=0.0, allow_inf_nan=False)
     """The reward of every rollout that is not verified."""
 
     token_id_capture: bool = False

@@ -1,12 +1,12 @@
 """`nemo_gym.config_types`: settings of servers, references between them, aggregate metrics."""
 
-from enum import StrEnum
 from typing import Any, Literal
 
 from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from palestra.compat.openai_types.base import OpenAIModel
+from palestra.config import Domain
 
 
 class ModelServerRef(BaseModel):
@@ -54,23 +54,6 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
     """The settings of one server instance. `name` is the instance's name in the configs."""
 
     name: str = ""
-
-
-class Domain(StrEnum):
-    """The subject area of a resources server, such as math or coding."""
-
-    MATH = "math"
-    CODING = "coding"
-    AGENT = "agent"
-    KNOWLEDGE = "knowledge"
-    INSTRUCTION_FOLLOWING = "instruction_following"
-    LONG_CONTEXT = "long_context"
-    SAFETY = "safety"
-    GAMES = "games"
-    TRANSLATION = "translation"
-    E2E = "e2e"
-    RLHF = "rlhf"
-    OTHER = "other"
 
 
 class DatasetConfig(OpenAIModel):

@@ -88,6 +88,11 @@ class RolloutCollectionConfig(CollectArgs):
     upload_rollouts: bool = True
     upload_rollouts_to_wandb: bool = True
 
+    @field_validator("output_jsonl_fpath")
+    @classmethod
+    def _is_of_rows(cls, value: str) -> str:
+        return value  # of any name, as authors' code has it
+
     @field_validator("num_repeats", mode="before")
     @classmethod
     def _once_by_default(cls, value: Any) -> Any:

@@ -1,0 +1,160 @@
+"""What a hosted server returns with a reward: a finite number, and the tools that failed.
+
+It is seen to at the author's function, because JSON has no NaN: it would be null for whoever reads
+the answer, and an agent may make a reward of that.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import ResponseValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import Response as HttpResponse
+
+from palestra.compat.whole_messages import json_object
+from palestra.config import ServerType
+from palestra.schema import (
+    FAILURE_CLASS,
+    JSON_TYPE,
+    TOOL_FAILURES,
+    JsonDict,
+    encode_json,
+    field_of,
+    infinite_component,
+    is_infinite,
+    no_reward,
+)
+from palestra.server import CalledExit, refuse_reward
+from palestra.transport import current_call, fault_of
+
+_REWARDS: Final = {
+    "/verify": ServerType.RESOURCES,
+    "/step": ServerType.RESOURCES,
+    "/run": ServerType.AGENT,
+}
+"""Endpoints whose answers have a reward, and the type of the server that has them."""
+
+
+def complete_results(app: FastAPI, server: str) -> None:
+    """Check the results of `app`, add the failed tool calls, and let no function end the process by
+    SystemExit. Call it once, after all routes were added.
+    """
+    for route in app.routes:
+        if not isinstance(route, APIRoute):
+            continue
+        function: Any = _without_exit(route.dependant.call)
+        if route.path in _REWARDS:
+            function = _completed(function, route, f"{server}{route.path}")
+        route.dependant.call = function
+
+
+def _without_exit(function: Any) -> Any:
+    """Return `function` with `CalledExit` in place of SystemExit: a middleware of the author's app
+    calls it in a task of its own.
+    """
+    if not inspect.iscoroutinefunction(function):
+        return function  # it runs on a thread, whose SystemExit ends no loop
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except SystemExit as error:
+            raise CalledExit from error
+
+    return call
+
+
+def encoded_answer(route: APIRoute, value: Any) -> bytes:
+    """Return what a route's function returned as JSON, in the form of its response model.
+
+    Raises ResponseValidationError: the response model rejects it.
+    """
+    if route.response_field is None:
+        return encode_json(jsonable_encoder(value))
+    checked, errors = route.response_field.validate(value, {}, loc=("response",))
+    if errors:
+        raise ResponseValidationError(errors=errors, body=value)
+    return route.response_field.serialize_json(checked)
+
+
+def _completed(function: Callable[..., Any], route: APIRoute, where: str) -> Callable[..., Any]:
+    def completed(value: Any, arguments: Mapping[str, Any]) -> Any:
+        return _with_tool_failures(
+            _checked(_returned(value, route, where), where), route, arguments
+        )
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def complete(*args: Any, **kwargs: Any) -> Any:
+            return completed(await function(*args, **kwargs), kwargs)
+    else:
+
+        @wraps(function)
+        def complete(*args: Any, **kwargs: Any) -> Any:
+            return completed(function(*args, **kwargs), kwargs)
+
+    return complete
+
+
+def _returned(value: Any, route: APIRoute, where: str) -> Any:
+    """Return the value. Raises CallError: it is None, as of a function that lacks a `return`."""
+    if value is not None:
+        return value
+    model = getattr(route.response_model, "__name__", "") or "a result with a reward"
+    raise fault_of(_REWARDS[route.path], route.path)(
+        f"{where} returned None, expected {model}",
+        hint=f"return the result on every way through `{route.name}`",
+    )
+
+
+def _checked(value: Any, where: str) -> Any:
+    """Return the value. Raises VerifierError: its reward or one of its components is NaN or
+    infinite. The response model checks everything else.
+    """
+    result = _object_in(value) if isinstance(value, HttpResponse) else value
+    if field_of(result, FAILURE_CLASS):
+        return value
+    reward = field_of(result, "reward")
+    was_null = reward is None and isinstance(value, HttpResponse) and "reward" in (result or ())
+    bad_reward = no_reward(reward) if was_null or is_infinite(reward) else ""
+    refuse_reward(where, bad_reward or infinite_component(result))
+    return value
+
+
+def _with_tool_failures(value: Any, route: APIRoute, arguments: Mapping[str, Any]) -> Any:
+    """Return the value; as a response with the rollout's failed tool calls, when the author's
+    response model leaves them out. `arguments`: those of the author's function.
+
+    The response keeps the status, the headers and the cookies that the author set.
+    """
+    activity = current_call().activity
+    if activity is None or not activity.tool_failures or route.path != "/run":
+        return value
+    is_response = isinstance(value, HttpResponse)
+    fields = _object_in(value) if is_response else json_object(encoded_answer(route, value))
+    if fields is None or TOOL_FAILURES in fields:
+        return value
+    content = encode_json({**fields, TOOL_FAILURES: activity.tool_failures})
+    if is_response:
+        value.body = content
+        value.headers["content-length"] = str(len(content))
+        return value
+    set_by_function = arguments.get(route.dependant.response_param_name or "")
+    status = getattr(set_by_function, "status_code", None) or route.status_code or HTTPStatus.OK
+    response = HttpResponse(content, status, media_type=JSON_TYPE)
+    response.raw_headers.extend(getattr(set_by_function, "raw_headers", ()))
+    return response
+
+
+def _object_in(response: HttpResponse) -> JsonDict | None:
+    """Return the JSON object of a successful response; None when it is anything else."""
+    if response.status_code >= HTTPStatus.BAD_REQUEST:
+        return None
+    return json_object(bytes(getattr(response, "body", b"")))
