@@ -47,13 +47,10 @@ def prepare(
     output: Path,
     *datasets: AgentDataset,
     doors: Mapping[str, Sequence[RowEndpoint]] | None = None,
-    told: list[str] | None = None,
     **settings: Any,
 ) -> list[PreparedFile]:
-    told = [] if told is None else told
     return prepare_datasets(
         located(*datasets),
         PrepareSettings(output, **settings),
         doors=doors or {},
-        report=told.append,
     )

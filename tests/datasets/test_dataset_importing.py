@@ -25,7 +25,7 @@ def imported(
 ) -> list[dict[str, Any]]:
     output = source.with_name("rows.jsonl")
     how = {"columns": columns or ColumnMapping(), **how}
-    write_rows(records_of(source), how.pop("columns").row, output, source=source, **how)
+    write_rows([source], records_of, how.pop("columns").row, output, **how)
     return read_rows(output)
 
 
@@ -205,7 +205,7 @@ def test_a_folder_is_no_output(tmp_path: Path) -> None:
     source = written(tmp_path / "t.csv", "question\nx\n")
 
     with pytest.raises(CannotWrite, match="it is a folder"):
-        write_rows(records_of(source), ColumnMapping().row, tmp_path, source=source)
+        write_rows([source], records_of, ColumnMapping().row, tmp_path)
 
 
 def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:

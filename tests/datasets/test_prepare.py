@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from preparations import dataset, prepare, read_rows, row, write_rows
 
-from palestra.datasets import RowEndpoint, tokenizer_at
+from palestra.datasets import BadRows, RowEndpoint, tokenizer_at
 from palestra.errors import ConfigError, InputDataError
 
 JSON = st.recursive(
@@ -179,14 +179,16 @@ def test_an_output_never_takes_the_place_of_a_dataset(tmp_path: Path) -> None:
         prepare(tmp_path, dataset(path))
 
 
-def test_a_misspelt_parameter_is_warned_of(tmp_path: Path) -> None:
-    told: list[str] = []
-    params = {"input": "x", "temprature": 1}
-    path = write_rows(tmp_path / "d.jsonl", [{"responses_create_params": params}])
+@pytest.mark.parametrize(("name", "near"), [("temprature", "temperature"), ("toolz", "tools")])
+def test_a_misspelt_parameter_is_refused(tmp_path: Path, name: str, near: str) -> None:
+    params = {"input": "x", name: []}
+    path = write_rows(tmp_path / "d.jsonl", [row(), {"responses_create_params": params}])
 
-    prepare(tmp_path, dataset(path), told=told)
+    with pytest.raises(BadRows) as caught:
+        prepare(tmp_path, dataset(path))
 
-    assert "did you mean 'temperature'?" in told[0]
+    [(_, problem, lines)] = caught.value.rows.found()
+    assert (str(lines), f"/{name} " in problem, f"{near!r}" in problem) == ("2", True, True)
 
 
 def test_rows_of_a_prompt_are_filled_in(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def prepared(folder: Path, here: Path) -> None:
     entry = DatasetEntry.model_validate({name: stored[name] for name in known})
     datasets = in_scope([AgentDataset(folder.name, entry)], "example_validation")
     located = locate(datasets, lambda _: here / "example.jsonl")
-    prepare_datasets(located, PrepareSettings(here / "out"), doors={}, report=print)
+    prepare_datasets(located, PrepareSettings(here / "out"), doors={})
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

@@ -1,9 +1,11 @@
 """How long trouble is put up with, and how a file comes to its place."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from palestra.cli.transfers import patience_of
 from palestra.datasets.transfer.files import Digest, arriving, sha256_of
 from palestra.datasets.transfer.patience import TransferPatience, Trouble
 from palestra.errors import InfraError, InputDataError
@@ -62,6 +64,59 @@ def test_trouble_without_bytes_ends_at_the_deadline() -> None:
         line.insist(deadline_s=20.0)
 
     assert line.now <= 20.0
+
+
+def test_a_name_that_cannot_be_resolved_ends_trouble_sooner() -> None:
+    line, notices = Line(breaks=50, moves=0), list[str]()
+    patience = TransferPatience(
+        120.0, clock=lambda: line.now, sleep=line.sleep, tell=notices.append
+    )
+
+    def connect() -> None:
+        try:
+            raise socket.gaierror(-2, "Name or service not known")
+        except OSError as error:
+            raise ConnectionError from error
+
+    with pytest.raises(InfraError) as caught:
+        patience.insist("a file", connect, lambda _: Trouble("it broke"))
+
+    assert line.now <= 30.0
+    assert notices == ["a file: it broke; trying again for 30 s at most …"]
+    assert "name of the host" in caught.value.hint
+
+
+class Names(Line):
+    """A connection that is refused until `unresolved_from`, and then has a name that is not known
+    until `answers_from`, both in seconds.
+    """
+
+    def __init__(self, unresolved_from: float, answers_from: float) -> None:
+        super().__init__(breaks=0, moves=0)
+        self._unresolved_from, self._answers_from = unresolved_from, answers_from
+
+    def attempt(self) -> str:
+        if self.now < self._unresolved_from:
+            raise ConnectionResetError
+        if self.now < self._answers_from:
+            raise ConnectionError from socket.gaierror(-3, "Temporary failure")
+        return "whole"
+
+
+def test_a_name_that_is_unknown_for_a_moment_does_not_end_an_older_trouble() -> None:
+    assert Names(60.0, 80.0).insist(deadline_s=600.0) == "whole"
+
+
+def test_a_deadline_that_the_user_chose_holds_for_unknown_names() -> None:
+    line = Names(0.0, 80.0)
+    patience = TransferPatience(600.0, clock=lambda: line.now, sleep=line.sleep, is_chosen=True)
+
+    assert patience.insist("a file", line.attempt, lambda _: Trouble("it broke")) == "whole"
+
+
+def test_a_deadline_is_chosen_once_it_is_typed() -> None:
+    assert not patience_of({}).is_chosen
+    assert patience_of({"network_deadline_s": 120.0}).is_chosen
 
 
 def test_what_no_other_try_would_mend_is_raised_at_once() -> None:

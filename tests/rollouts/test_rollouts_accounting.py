@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from palestra.engine import Accounting, AccountingError, ScoredEnding
 from palestra.errors import Outcome
+from palestra.schema import RolloutKey
 
 
 def ended(requested: int, *outcomes: Outcome) -> Accounting:
@@ -52,6 +53,14 @@ def test_rollouts_whose_tools_broke_are_counted_and_the_commonest_named() -> Non
 
     told = "2 of them with tool failures (look_up: KeyError 3)"
     assert made.line() == f"requested 3 = scored 3, {told} + failed 0"
+
+
+def test_the_rollout_with_the_lowest_reward_is_remembered() -> None:
+    made = Accounting(3)
+    for number, reward in enumerate((0.5, -1.0, 0.0)):
+        made.score(ScoredEnding(Outcome.SCORED, reward), RolloutKey(number, 0))
+
+    assert made.lowest == RolloutKey(1, 0)
 
 
 def test_an_early_end_shows_what_did_not_run() -> None:

@@ -77,7 +77,7 @@ def test_a_full_disk_is_a_journal_failure_that_says_how_to_go_on(tmp_path: Path)
         journal.append(a_score(1))
 
     assert "No space left on device" in caught.value.message
-    assert "resume_from_cache" in caught.value.hint
+    assert "--resume" in caught.value.hint
 
 
 def test_a_file_that_cannot_be_synced_is_a_journal_failure(tmp_path: Path) -> None:

@@ -61,14 +61,24 @@ def test_a_missing_manifest_cannot_be_continued(tmp_path: Path) -> None:
         ({"a": 1}, {"a": 1}, []),
         ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}, ["a.b: 1 -> 3"]),
         ({"a": 1}, {}, ["a: 1 -> absent"]),
-        ({}, {"a": None}, ["a: absent -> None"]),
-        ({"a": {"b": 1}}, {"a": "x"}, ["a: {'b': 1} -> 'x'"]),
+        ({}, {"a": None}, ["a: absent -> null"]),
+        ({"a": {"b": 1}}, {"a": "x"}, ["""a: {"b":1} -> 'x'"""]),
         ({"z": [1], "a": 0}, {"z": [2], "a": 1}, ["a: 0 -> 1", "z: [1] -> [2]"]),
         ({"code": {"e": "0f" * 32}}, {"code": {"e": "1f" * 32}}, ["code.e: it has changed since"]),
     ],
 )
 def test_differences_are_named_leaf_by_leaf(old: Any, new: Any, expected: list[str]) -> None:
     assert differences(old, new) == expected
+
+
+def test_of_long_values_the_part_where_they_differ_is_shown() -> None:
+    old, new = ({"prompt": ["word " * 60 + end]} for end in ("one", "two"))
+
+    (line,) = differences(old, new)
+
+    assert "one" in line
+    assert "two" in line
+    assert len(line) < 120
 
 
 def semantics(**settings: Any) -> dict[str, Any]:

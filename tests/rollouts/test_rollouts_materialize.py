@@ -266,6 +266,7 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"input": "q", "tools": [{"type": "function"}]}, "/tools/0/name: Field required"),
         ({"input": 5}, "/input: Input should be a valid list"),
         ({}, "/input: Field required"),
+        ({"input": "q", "temperatur": 1}, "/temperatur is no parameter of a request; did you mean"),
     ],
 )
 def test_the_pointer_leads_to_the_bad_part_of_a_row(

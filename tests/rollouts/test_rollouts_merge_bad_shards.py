@@ -61,6 +61,7 @@ def test_a_shard_of_other_rows_is_named(tmp_path: Path) -> None:
 
     text = refused(tmp_path)
     assert f"{shards[2]}:\n    the input rows differ" in text
+    assert "`--shard I/N`" in text
 
 
 def test_shards_of_runs_of_different_size_are_refused(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from scripted_runs import (
     write_rows,
 )
 
+from palestra.datasets import BadRows
 from palestra.errors import InputDataError
 from palestra.rollouts import (
     JournalFailed,
@@ -297,6 +298,83 @@ def test_a_changed_temperature_is_refused_with_the_difference(folder: Path) -> N
     )
 
 
+def fleet_of(*others: str, **settings: Any) -> dict[str, Any]:
+    """The semantics of a fleet with one agent, its environment and its model, and `others`."""
+    references = {
+        "resources_server": {"type": "resources_servers", "name": "env"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+    servers = {
+        AGENT: {"type": "responses_api_agents", "settings": references},
+        "env": {"type": "resources_servers", "settings": settings},
+        "policy_model": {"type": "responses_api_models", "settings": {}},
+        **{name: {"type": "resources_servers", "settings": {"n": 1}} for name in others},
+    }
+    return {"servers": servers, "code": dict.fromkeys(others, "0f" * 32)}
+
+
+def test_servers_that_no_row_reaches_may_come_and_go(folder: Path) -> None:
+    prepared(folder, semantics=fleet_of("mcqa", "other"))
+
+    assert resumed(folder, semantics=fleet_of("another")).remaining == 3
+
+
+def test_a_server_that_a_row_reaches_through_its_agent_may_not_change(folder: Path) -> None:
+    judge = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
+    prepared(folder, semantics=fleet_of("judge", **judge))
+
+    assert "servers.judge" in stale(folder, semantics=fleet_of(**judge))
+
+
+def test_a_server_that_a_row_reaches_by_the_key_of_a_setting_may_not_go(folder: Path) -> None:
+    routes = {"routes": {"judge": 0.5}}
+    prepared(folder, semantics=fleet_of("judge", **routes))
+
+    assert "servers.judge" in stale(folder, semantics=fleet_of(**routes))
+
+
+def test_a_server_that_no_setting_names_may_not_change(folder: Path) -> None:
+    prepared(folder, semantics=fleet_of("judge"))
+    changed = fleet_of("judge")
+    changed["servers"]["judge"]["settings"]["n"] = 2
+
+    assert "servers.judge.settings.n: 1 -> 2" in stale(folder, semantics=changed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "advice"),
+    [
+        ({"limit": 2}, {}, "limit: 2 -> none", "add --limit 2"),
+        ({}, {"limit": 2}, "limit: none -> 2", "leave out the limit"),
+        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add --limit 1"),
+    ],
+)
+def test_another_limit_is_named_with_what_to_do(
+    folder: Path, before: dict[str, int], after: dict[str, int], line: str, advice: str
+) -> None:
+    prepared(folder, **before)
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, **after)
+
+    assert line in caught.value.message
+    assert "the rows of the input file may have changed, too" in caught.value.message
+    assert caught.value.hint.startswith(advice)
+
+
+def test_a_manifest_without_a_limit_is_not_taken_for_one_of_all_rows(folder: Path) -> None:
+    prepared(folder, limit=2)
+    manifest = json.loads(paths(folder).manifest.read_bytes())
+    del manifest["limit"]
+    paths(folder).manifest.write_text(json.dumps(manifest))
+    write_rows(folder / "tasks.jsonl", [task(1), task(9)])
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, limit=2)
+
+    assert "the input rows differ" in caught.value.message
+    assert "limit" not in caught.value.message
+    assert caught.value.hint.startswith("undo the changes")
+
+
 def test_another_number_of_rollouts_is_refused(folder: Path) -> None:
     prepared(folder)
 
@@ -412,13 +490,29 @@ def test_a_run_that_recorded_nothing_does_not_take_the_place_of_a_backup(folder:
     assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
 
 
-def test_a_parameter_that_looks_misspelt_is_named_with_what_it_may_mean(folder: Path) -> None:
-    params = {"input": "2 + 2 = ?", "temprature": 0.1, "top_k": 4, "min_p": 0.1}
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("temprature", "temperature"),
+        ("toolz", "tools"),
+        ("toosl", "tools"),
+        ("Tools", "tools"),
+        ("top-p", "top_p"),
+    ],
+)
+def test_a_parameter_that_looks_misspelt_is_named_with_what_it_may_mean(
+    folder: Path, name: str, near: str
+) -> None:
+    params = {"input": "2 + 2 = ?", name: [], "top_k": 4, "top_a": 0.1, "my_own": 1}
     write_rows(folder / "tasks.jsonl", [task(1), {"responses_create_params": params}])
-    [notice] = planned(folder).notices
 
-    assert "tasks.jsonl line 2: /responses_create_params/temprature" in notice
-    assert "did you mean 'temperature'?" in notice
+    with pytest.raises(BadRows) as caught:
+        planned(folder)
+
+    [(path, problem, lines)] = caught.value.rows.found()
+    assert (path.name, str(lines)) == ("tasks.jsonl", "2")
+    assert f"/{name} " in problem
+    assert f"did you mean {near!r}?" in problem
 
 
 def test_a_second_overwriting_keeps_both_earlier_runs(folder: Path) -> None:

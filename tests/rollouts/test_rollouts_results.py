@@ -100,6 +100,8 @@ def test_a_terminal_failure_of_an_agents_own_is_not_tried_again() -> None:
         ({"_ng_failure_class": "timeout"}, False),
         ({"_ng_no_persist": True}, False),
         ({"reward": None}, True),
+        ({"reward": float("nan")}, True),
+        ({"reward_components": {"a": float("inf")}}, True),
     ],
 )
 def test_only_an_answer_whose_verification_failed_is_kept_to_be_verified_again(

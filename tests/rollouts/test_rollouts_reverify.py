@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import itertools
 import resource
 from pathlib import Path
@@ -300,6 +301,19 @@ def answering(tmp_path: Path, tasks: list[dict[str, Any]], *rows: dict[str, Any]
 
 def task(number: int, answer: str, **fields: Any) -> dict[str, Any]:
     return {"responses_create_params": {"input": f"question {number}"}, "answer": answer, **fields}
+
+
+def test_task_rows_may_be_in_several_files_and_compressed(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.jsonl", [task(0, "yes")])
+    plain = write(tmp_path / "b.jsonl", [task(1, "no"), task(2, "yes")])
+    packed = tmp_path / "b.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    rows = [without(stored(n), "answer") for n in (0, 1, 2)]
+
+    with TaskRows(first, packed) as tasks:
+        answers = [tasks.row_of(without(row, "_ng_task_index")) for row in rows]
+
+    assert [row["answer"] for row in answers if isinstance(row, dict)] == ["yes", "no", "yes"]
 
 
 def test_fields_that_a_rollout_lacks_come_from_its_own_task_row(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 from scripted_runs import AGENT, settings, task, write_rows
 
 from palestra.errors import InputDataError
 from palestra.rollouts import AgentRoute, check_rows, plan
-from palestra.schema import RunRequest, VerifyRequest, VerifyResponse
+from palestra.schema import ResponseCreateParams, RunRequest, VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, ResourcesServerConfig
 from palestra.server.published import published_schema
 from palestra.transport import HttpClient, ServerClient, Target
@@ -79,6 +79,28 @@ def test_a_text_that_is_no_number_is_found_before_the_run(tmp_path: Path) -> Non
     message = refused(tmp_path, task(1, expected_answer="4", points="three"))
 
     assert 'line 1: /points: the value is not a "whole number" (required by quiz/verify)' in message
+
+
+def test_a_parameter_that_the_verifier_rejects_is_found_before_the_run(tmp_path: Path) -> None:
+    class Params(ResponseCreateParams):
+        model_config = ConfigDict(extra="forbid")
+
+    class Strict(Question):
+        responses_create_params: Params
+
+    class StrictQuiz(ResourcesServer):
+        async def verify(self, body: Strict) -> VerifyResponse:
+            return self.reply(body, 1.0)
+
+    row = task(1, expected_answer="4")
+    row["responses_create_params"]["instruct"] = "Be brief."
+    checked(tmp_path, row)
+    message = refused(tmp_path, row, server=StrictQuiz)
+
+    assert "line 1: /responses_create_params: " in message
+    assert "'instruct'" in message
+    assert "did you mean 'instructions'?" in message
+    assert "(required by quiz/verify)" in message
 
 
 def test_an_agent_that_may_add_fields_answers_for_those_that_are_missing(tmp_path: Path) -> None:

@@ -118,5 +118,7 @@ def wait_until_gone(pid: int) -> None:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    select.select([process], [], [])
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    poll.poll()
     os.close(process)

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from palestra.schema import FailedAttempts, Remedy, RolloutKey, Unscored, hint_with, remedy_of
+from palestra.errors import FAILURES
+from palestra.schema import (
+    RETRIABLE_CLASSES,
+    FailedAttempts,
+    Remedy,
+    RolloutKey,
+    Unscored,
+    hint_with,
+    remedy_of,
+)
 
 ANSWER = {"output": []}
 
@@ -22,20 +31,27 @@ def noted(*rows: dict[str, Any]) -> FailedAttempts:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "retriable", "answered", "remedy"),
+    ("terminal", "retriable", "answered", "failure_class", "remedy"),
     [
-        (False, True, False, Remedy.RESUME),
-        (False, True, True, Remedy.RESUME),
-        (True, False, True, Remedy.REVERIFY),
-        (True, True, True, Remedy.REVERIFY),
-        (True, True, False, Remedy.MORE_ATTEMPTS),
-        (True, False, False, Remedy.FIX),
+        (False, True, False, "infra_error", Remedy.RESUME),
+        (False, True, True, "judge_error", Remedy.RESUME),
+        (True, False, True, "verifier_error", Remedy.REVERIFY),
+        (True, True, True, "judge_error", Remedy.REVERIFY),
+        (True, True, False, "judge_error", Remedy.MORE_ATTEMPTS),
+        (True, False, False, "verifier_error", Remedy.FIX),
+        (True, False, True, "data_error", Remedy.FIX),
     ],
 )
 def test_what_helps_follows_from_how_the_last_attempt_ended(
-    *, terminal: bool, retriable: bool, answered: bool, remedy: Remedy
+    *, terminal: bool, retriable: bool, answered: bool, failure_class: str, remedy: Remedy
 ) -> None:
-    assert remedy_of(terminal=terminal, retriable=retriable, was_answered=answered) is remedy
+    found = remedy_of(
+        terminal=terminal,
+        retriable=retriable,
+        was_answered=answered,
+        failure_class=failure_class,
+    )
+    assert found is remedy
 
 
 def test_each_rollout_without_a_score_is_counted_under_one_remedy() -> None:
@@ -58,6 +74,26 @@ def test_each_rollout_without_a_score_is_counted_under_one_remedy() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("failure_class", "remedy"),
+    [
+        ("judge_error", Remedy.MORE_ATTEMPTS),
+        ("timeout", Remedy.MORE_ATTEMPTS),
+        ("verifier_error", Remedy.FIX),
+    ],
+)
+def test_the_class_decides_where_a_row_does_not_record_whether_to_try_again(
+    failure_class: str, remedy: Remedy
+) -> None:
+    unscored = noted(attempt(0, _ng_failure_class=failure_class)).unscored()
+
+    assert unscored.counts[remedy] == 1
+
+
+def test_the_classes_worth_another_attempt_are_failures() -> None:
+    assert {failure.value for failure in FAILURES} > RETRIABLE_CLASSES
+
+
 def test_resuming_is_not_advised_for_a_failed_verification() -> None:
     hint = hint_with("", "palestra reverify --rollouts a.jsonl --with-failures '{x}'")
 
@@ -65,6 +101,27 @@ def test_resuming_is_not_advised_for_a_failed_verification() -> None:
 
     assert "palestra reverify --rollouts a.jsonl --with-failures '{x}' scores 1" in words
     assert "--resume runs" not in words
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            "palestra reverify --rollouts a.jsonl",
+            "palestra reverify --rollouts a.jsonl --only 0:0 ",
+        ),
+        ("", "`palestra reverify --with-failures --only 0:0` "),
+        ("gym eval reverify --rollouts a.jsonl", "gym eval reverify --rollouts a.jsonl scores "),
+    ],
+)
+def test_the_command_for_one_rollout_verifies_it_alone_where_it_can(
+    command: str, expected: str
+) -> None:
+    hint = hint_with("", command) if command else ""
+
+    unscored = noted(attempt(0, response=ANSWER, hint=hint)).unscored(only=("0:0",))
+
+    assert expected in unscored.what_helps()
 
 
 def test_failures_of_several_runs_name_the_command_without_their_arguments() -> None:

@@ -139,3 +139,32 @@ def test_a_compressed_file_that_was_cut_off_cannot_be_read(tmp_path: Path, pack:
 
     with pytest.raises(OSError, match="incomplete or damaged"):
         list(read_jsonl(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"a": "b', "inside the string that begins in column 7"),
+        ('{"a": 1, "ü', "inside the string that begins in column 10"),
+        ('{"a": 1,', "too early, after column 8"),
+        ('{"a": [1', "too early, after column 8"),
+    ],
+)
+def test_a_line_that_is_cut_off_says_where_it_ends(tmp_path: Path, text: str, where: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{text}\n{{}}\n", encoding="utf-8")
+
+    cut, whole = read_jsonl(path)
+
+    assert cut.error.endswith(f"the line ends {where})")
+    assert whole.error == ""
+
+
+def test_a_line_that_is_wrong_before_its_end_keeps_the_parsers_reason(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a" 1}\n')
+
+    (line,) = read_jsonl(path)
+
+    assert "column 6" in line.error
+    assert "the line ends" not in line.error

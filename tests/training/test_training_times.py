@@ -32,7 +32,7 @@ def test_waiting_for_the_endpoint_is_time_of_the_model() -> None:
 
     after(job, 0.0, "/run")
     after(job, 1.0, MODEL)
-    after(job, 0.25, "upstream")
+    after(job, 0.25, "model server")
     after(job, 2.0, "retrying")
     after(job, 4.0, "/run")
 
@@ -46,7 +46,7 @@ def test_a_model_that_an_environment_asks_is_time_of_the_environment(call: str) 
 
     after(job, 0.0, call)
     with calling(current_call().inside_environment()):
-        for phase in (MODEL, "upstream", call):
+        for phase in (MODEL, "model server", call):
             after(job, 3.0, phase)
     after(job, 1.0, "/run")
 

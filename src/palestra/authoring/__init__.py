@@ -41,6 +41,7 @@ from palestra.authoring.scaffold import (
     scaffold_file,
     write_config,
 )
+from palestra.authoring.server_checks import server_problems
 from palestra.authoring.traits import (
     ComponentTraits,
     Turns,
@@ -94,6 +95,7 @@ __all__ = [
     "scaffold",
     "scaffold_component",
     "scaffold_file",
+    "server_problems",
     "servers_of",
     "similarity",
     "turns_of",

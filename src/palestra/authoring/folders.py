@@ -293,7 +293,7 @@ async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
 def _lateness(printed: str, timeout_s: float) -> str:
     author = place_on(printed)
     where = f": it was in {author.function}, {author.file}:{author.line}" if author.file else ""
-    return f"not done within {timeout_s:g} s (--timeout){where}"
+    return f"not done within {timeout_s:g} s (`palestra test --timeout`){where}"
 
 
 def _has_tests(folder: Path) -> bool:
@@ -370,6 +370,8 @@ def _invalid(row: JsonDict) -> str:
 
 def _metrics(data: Path) -> str:
     path = data / "example_metrics.json"
+    if not path.exists():
+        return "is missing; `palestra prepare` writes it"
     stored = orjson.loads(path.read_bytes())
     if not isinstance(stored, dict):
         return "is not a JSON object"

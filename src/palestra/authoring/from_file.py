@@ -10,6 +10,7 @@ from palestra.config import NamedFile, environment_tree, write_yaml
 from palestra.errors import ConfigError
 from palestra.fleet import FileRows, requirements_of
 from palestra.schema import encode_json
+from palestra.settings import existing_paths
 
 SERVERS: Final = "resources_servers"
 EXAMPLES: Final = 5
@@ -93,7 +94,8 @@ def _lines(rows: Any) -> bytes:
 
 
 def _data_of(data: str, source: Path) -> Mapping[Path, bytes]:
-    """Return the data file beside the environment, by its path in the folder; none for other data.
+    """Return the data files beside the environment, by their paths in the folder; none for other
+    data.
 
     Raises ConfigError: the path leads out of the folder of the file.
     """
@@ -106,7 +108,8 @@ def _data_of(data: str, source: Path) -> Mapping[Path, bytes]:
             "find it",
             hint="move the file beside the environment, or name it by its absolute path",
         )
-    return {relative: (source / relative).read_bytes()}
+    files = existing_paths(relative, source)
+    return {file.relative_to(source): file.read_bytes() for file in files}
 
 
 def _config(source_file: NamedFile, name: str, description: str) -> dict[str, Any]:

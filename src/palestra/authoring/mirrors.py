@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from palestra.authoring.components import Component
 from palestra.authoring.manifests import Manifest, manifest_of
+from palestra.authoring.server_checks import server_problems
 from palestra.authoring.yaml_lines import YamlDocument
 from palestra.config import (
     InstanceConfig,
@@ -35,7 +36,12 @@ DUMMY_MODEL: Final[JsonDict] = {
     "responses_api_models": {"dummy_model": {"placement": "remote", "host": "127.0.0.1", "port": 1}}
 }
 """Stands for `policy_model`, so that a config without a model can be checked. Nothing calls it."""
-_POLICY: Final = ("policy_base_url", "policy_api_key", "policy_model_name")
+_POLICY: Final[JsonDict] = {
+    "policy_base_url": "http://policy.invalid/v1",
+    "policy_api_key": "unknown",
+    "policy_model_name": "unknown",
+}
+"""Values of a policy that nothing calls."""
 _OF_A_DATASET: Final = ("name", "type", "jsonl_fpath")
 
 
@@ -47,7 +53,7 @@ def offline_config(
 
     Raises ConfigError, which lists all problems.
     """
-    extra: JsonDict = dict.fromkeys(_POLICY, "")
+    extra: JsonDict = dict(_POLICY)
     if "policy_model" not in names_in_files(overrides, config_paths, cwd=cwd):
         extra["policy_model"] = DUMMY_MODEL
     return load_config(
@@ -69,8 +75,12 @@ def component_config(component: Component, overrides: Sequence[str] = ()) -> Res
             f"{component.config} does not exist",
             hint=f"an {component.kind}'s folder has a config.yaml with its servers and datasets",
         )
-    cwd = None if component.root in search_roots() else component.root
-    return offline_config([str(component.config)], overrides, cwd=cwd)
+    return offline_config([str(component.config)], overrides, cwd=_folder_of(component))
+
+
+def _folder_of(component: Component) -> Path | None:
+    """Return the project to which a component's paths are relative; None for those of this one."""
+    return None if component.root in search_roots() else component.root
 
 
 def servers_of(
@@ -179,6 +189,8 @@ def check_component(
     """
     problems: list[Problem] = []
     config = _collected(problems, lambda: component_config(component, overrides))
+    if config is not None:
+        problems += server_problems(config, cwd=_folder_of(component))
     if not component.manifest.is_file():
         if needs_manifest or sync:
             message = f"{component.manifest} does not exist"

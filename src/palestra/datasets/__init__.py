@@ -29,10 +29,10 @@ from palestra.datasets.measures.rows import (
 )
 from palestra.datasets.metrics import DatasetMetrics, contradictions, differences, metrics_of
 from palestra.datasets.packed import open_rows
-from palestra.datasets.preparing.files import Located, fetch, in_scope, locate
+from palestra.datasets.preparing.files import Located, fetch, in_scope, locate, unavailable
 from palestra.datasets.preparing.prepare import PreparedFile, PrepareSettings, prepare_datasets
 from palestra.datasets.preparing.rows import tokenizer_at
-from palestra.datasets.problems import BadRows, RowProblems, line_ranges
+from palestra.datasets.problems import BadRows, RowProblems, line_ranges, missing_file
 from palestra.datasets.prompts import PromptTemplate, fill_row, load_prompt
 from palestra.datasets.registry.access import RegistryAddress, open_registry
 from palestra.datasets.registry.artifacts import download_from_registry, upload_to_registry
@@ -44,6 +44,7 @@ from palestra.datasets.request_models import (
     published_body,
     rows_are_whole,
 )
+from palestra.datasets.row_checks import misspelt_in
 from palestra.datasets.skills import (
     SkillMetadata,
     SkillsRef,
@@ -110,6 +111,8 @@ __all__ = [
     "load_prompt",
     "locate",
     "metrics_of",
+    "missing_file",
+    "misspelt_in",
     "open_hub",
     "open_registry",
     "open_rows",
@@ -123,6 +126,7 @@ __all__ = [
     "skills_in",
     "target_of",
     "tokenizer_at",
+    "unavailable",
     "upload_to_registry",
     "write_rows",
 ]

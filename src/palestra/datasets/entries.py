@@ -12,12 +12,12 @@ datasets:
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from palestra.config import InstanceConfig, ServerType, nearest
-from palestra.errors import ConfigError
+from palestra.config import InstanceConfig, ServerType, did_you_mean, nearest
+from palestra.errors import ConfigError, Problem
 from palestra.schema import JsonObject
 
 DatasetType = Literal["train", "validation", "example", "benchmark"]
@@ -92,16 +92,22 @@ class DatasetEntry(BaseModel):
         identifier = {name: value for name, value in identifier.items() if name != "license"}
         return {**fields, "huggingface_identifier": identifier, "license": theirs}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_slip(cls, fields: Any) -> Any:
+        """Refuse a misspelt key before its absence under the right name is reported."""
+        for key in fields if isinstance(fields, dict) else ():
+            near = nearest(key, cls.model_fields, cutoff=_MISSPELT_FROM)
+            if near is not None and near != key:
+                raise ValueError(f"{key} is not a setting of a dataset; did you mean {near!r}?")
+        return fields
+
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if self.type in NEED_A_LICENSE and not self.license:
             raise ValueError(f"license is required for a dataset of type {self.type}")
         if self.end_idx is not None and self.end_idx < (self.start_idx or 0):
             raise ValueError(f"end_idx {self.end_idx} is before start_idx {self.start_idx}")
-        for key in self.model_extra or {}:
-            near = nearest(key, type(self).model_fields, cutoff=_MISSPELT_FROM)
-            if near is not None:
-                raise ValueError(f"{key} is not a setting of a dataset; did you mean {near!r}?")
         return self
 
     def source(self, preferred: DataSource) -> DataSource | None:
@@ -137,7 +143,7 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
     entries.
     """
     agent_datasets: list[AgentDataset] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     for agent in instances:
         if agent.type != ServerType.AGENT:
             continue
@@ -147,19 +153,37 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
                     AgentDataset(agent.name, DatasetEntry.model_validate(dict(fields)))
                 )
             except ValidationError as error:
-                problems += _problem_texts(f"{agent.name}.datasets[{number}]", fields, error)
+                problems += _problems(agent, number, fields, error)
     if problems:
-        raise ConfigError("\n".join(problems))
+        message = "\n".join(problem.message for problem in problems)
+        raise ConfigError(message, problems=tuple(problems))
     return tuple(agent_datasets)
 
 
-def _problem_texts(where: str, fields: JsonObject, error: ValidationError) -> Iterator[str]:
+def _problems(
+    agent: InstanceConfig, number: int, fields: JsonObject, error: ValidationError
+) -> Iterator[Problem]:
+    where = f"{agent.name}.datasets[{number}]"
     dataset_name = f"{where} ({fields['name']})" if fields.get("name") else where
-    for problem in error.errors(include_url=False):
-        field_path = ".".join(map(str, problem["loc"]))
-        sentence = problem["msg"].removeprefix("Value error, ")
-        yield (
+    for details in error.errors(include_url=False):
+        steps = [str(step) for step in details["loc"]]
+        sentence = details["msg"].removeprefix("Value error, ")
+        if details["type"] == "extra_forbidden":
+            sentence = f"is not a setting{did_you_mean(steps[-1], _names_in(steps[0]))}"
+        elif details["type"] == "literal_error" and isinstance(details["input"], str):
+            sentence += did_you_mean(details["input"], get_args(DatasetType))
+        field_path = ".".join(steps)
+        yield Problem(
             f"{dataset_name}: {field_path}: {sentence}"
             if field_path
-            else f"{dataset_name}: {sentence}"
+            else f"{dataset_name}: {sentence}",
+            key=".".join(
+                [agent.name, agent.type, agent.implementation, "datasets", str(number), *steps]
+            ),
         )
+
+
+def _names_in(field: str) -> Iterable[str]:
+    """Return the settings of an identifier."""
+    is_of_the_hub = field == "huggingface_identifier"
+    return (HuggingFaceIdentifier if is_of_the_hub else GitlabIdentifier).model_fields

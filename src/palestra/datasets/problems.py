@@ -2,16 +2,42 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from glob import has_magic
 from pathlib import Path
 from typing import Final
 
+from palestra.config import nearest_file
 from palestra.errors import InputDataError
+from palestra.system import matching_files, shown
 
 MOST_KINDS: Final = 20
 MOST_KINDS_KEPT: Final = 1000
 """The maximum number of different problem texts kept per file. Beyond it, only the line numbers are
 kept."""
 OTHER: Final = "other problems"
+
+
+def missing_file(path: Path, what: str = "") -> InputDataError:
+    """Return the error for a file of rows that does not exist. `what`: words before its path."""
+    name = f"{what} {shown(path)}".lstrip()
+    if not has_magic(shown(path)):
+        near = nearest_file(path)
+        return InputDataError(
+            f"{name} does not exist",
+            hint=f"did you mean {shown(near)}?"
+            if near
+            else "relative paths are looked up from the working directory, then in the "
+            "installed package",
+        )
+    if not matching_files(path):
+        return InputDataError(
+            f"{name} matches no file",
+            hint="a glob starts at the working directory; in an environment's data, at its file",
+        )
+    return InputDataError(
+        f"{name} is a glob, and this is about one file",
+        hint=f"join those of the pattern first: cat {shown(path)} > tasks.jsonl",
+    )
 
 
 class LineRanges:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from palestra.config import did_you_mean
 from palestra.schema import CREATE_PARAMS, TRANSFORMS, TRANSFORMS_VALUE, JsonDict, JsonObject
 
 MADE_BY_THE_RUN: Final = frozenset({CREATE_PARAMS, "response"})
-"""Body fields that are not checked: the request parameters are checked elsewhere, and the response
-does not exist yet."""
+"""Body fields that are not checked: the response does not exist yet, and the request parameters are
+checked elsewhere, except for their names where a server takes no others than it knows."""
 _TAKEN: Final[Mapping[str, JsonObject]] = {
     "integer": {"type": ["integer", "boolean", "string"], "format": "whole number"},
     "number": {"type": ["number", "boolean", "string"], "format": "number"},
@@ -29,6 +30,7 @@ LONGEST: Final = 200
 """The maximum number of characters kept of a validation message."""
 
 
+_MODELS: Final = "#/components/schemas/"
 _WITHOUT_EFFECT: Final = frozenset({"title", "description", "components", "$defs", "required"})
 _ANYTHING: Final[JsonDict] = {"type": "object", "additionalProperties": True}
 
@@ -104,8 +106,28 @@ def published_body(
         name: name in left_out or lenient(field_schema)
         for name, field_schema in schema_fields.items()
     }
+    if are_whole and CREATE_PARAMS in properties:
+        properties[CREATE_PARAMS] = _parameter_names(schema_fields[CREATE_PARAMS], components)
     lenient_schema = {**lenient(schema), "required": needed, "properties": properties}
     return {**lenient_schema, "components": lenient(components)}
+
+
+def _parameter_names(schema: Any, components: Any) -> JsonDict | bool:
+    """Return a schema of the names of a request's parameters; True when the model of the parameters
+    may take any name.
+    """
+    reference = schema.get("$ref", "") if isinstance(schema, Mapping) else ""
+    if reference.startswith(_MODELS):
+        schema = components.get("schemas", {}).get(reference.removeprefix(_MODELS))
+    if not isinstance(schema, Mapping) or schema.get(TRANSFORMS):
+        return True
+    fields = schema.get("properties", {})
+    marks = (field.get(TRANSFORMS) for field in fields.values() if isinstance(field, Mapping))
+    if schema.get("additionalProperties") is not False or any(
+        mark and mark != TRANSFORMS_VALUE for mark in marks
+    ):
+        return True
+    return {"properties": dict.fromkeys(fields, True), "additionalProperties": False}
 
 
 def lenient(schema: Any) -> Any:
@@ -179,10 +201,17 @@ class DoorKeeper:
 
     def problems(self, row: JsonObject) -> Iterator[str]:
         """Yield why `row` fails, with JSON pointers."""
+        from jsonschema_rs import ValidationErrorKind
+
         for door, validator in self._validators:
             for error in validator.iter_errors(row):
                 pointer = "".join(f"/{part}" for part in error.instance_path)
                 problem = error.message
+                if isinstance(error.kind, ValidationErrorKind.AdditionalProperties):
+                    parameters = door.schema.get("properties", {}).get(CREATE_PARAMS)
+                    if pointer == f"/{CREATE_PARAMS}" and isinstance(parameters, Mapping):
+                        (first, *_) = error.kind.unexpected
+                        problem += did_you_mean(first, parameters["properties"])
                 short = problem if len(problem) < LONGEST else f"{problem[:LONGEST]} ..."
                 yield f"{pointer or '/'}: {short} (required by {door.server}{door.path})"
 

@@ -15,6 +15,7 @@ from palestra.schema import (
     ResponseCreateParams,
     rejected_fields,
 )
+from palestra.settings import misspelt_parameters, not_a_parameter
 
 _TEXT: Final = {"type": "string"}
 _MAYBE_TEXT: Final = {"type": ["string", "null"]}
@@ -101,6 +102,12 @@ KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
 TOO_DEEP: Final = "nested too deeply"
 
 
+def misspelt_in(params: JsonObject) -> Iterator[str]:
+    """Yield what is wrong with the names of a request's parameters, with JSON pointers."""
+    for name, near in misspelt_parameters(params.keys()).items():
+        yield f"/{CREATE_PARAMS}/{name} {not_a_parameter(near)}"
+
+
 class RowCheck:
     """Checks that a row is valid JSON, fits the Responses API, and is accepted by the endpoints in
     `doors`.
@@ -116,8 +123,6 @@ class RowCheck:
         self._keeper = DoorKeeper(list(doors))
         self._prompt = prompt
         self._plain = validator_for(PLAIN_REQUEST)
-        self.unknown_params: set[str] = set()
-        """Parameters that came by and are none that we know."""
 
     def passes(self, row: Any) -> bool:
         """Whether `row` has no problems."""
@@ -131,9 +136,9 @@ class RowCheck:
             admitted = self._keeper.admits(row)
         except (ValueError, RecursionError):  # of pydantic, or nested deeper than validators go
             return False
-        if not params.keys() <= KNOWN_PARAMS:
-            self.unknown_params |= params.keys() - KNOWN_PARAMS
-        return admitted
+        return admitted and (
+            params.keys() <= KNOWN_PARAMS or not misspelt_parameters(params.keys())
+        )
 
     def problems(self, line: Line) -> Iterator[str]:
         """Yield all problems of a row, each with a JSON pointer."""
@@ -154,6 +159,7 @@ class RowCheck:
         elif not isinstance(params, Mapping):
             yield f"/{CREATE_PARAMS}: should be an object"
         else:
+            yield from misspelt_in(params)
             try:
                 ResponseCreateParams.model_validate(params)
             except ValidationError as error:

@@ -1,11 +1,13 @@
 """The counts of a collection. They always satisfy: requested = the sum over all outcomes."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from palestra.engine.ending import ScoredEnding
 from palestra.errors import Outcome, PalestraError
+from palestra.schema import RolloutKey
 
 MOST_NAMED = 3
 """The maximum number of kinds of tool failures in the summary line. The result rows contain all of
@@ -44,8 +46,19 @@ class Accounting:
     empty_answers: int = 0
     """The number of scored rollouts in which the model returned neither text nor a tool call."""
 
-    def score(self, ending: ScoredEnding) -> None:
+    lowest_reward: float = math.inf
+    """The lowest reward of the rollouts that were counted with their keys."""
+    lowest: RolloutKey | None = None
+    """The rollout that got it, the first to end of several; None without one."""
+    highest_reward: float = -math.inf
+    """The highest reward of the rollouts that were counted with their keys."""
+
+    def score(self, ending: ScoredEnding, key: RolloutKey | None = None) -> None:
         """Count a rollout that ended with a reward."""
+        if key is not None:
+            self.highest_reward = max(self.highest_reward, ending.reward)
+            if ending.reward < self.lowest_reward:
+                self.lowest_reward, self.lowest = ending.reward, key
         self.empty_answers += ending.empty
         self.note_broken(ending.broken_tools)
         self.ended[ending.outcome] += 1

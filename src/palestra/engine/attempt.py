@@ -1,6 +1,7 @@
 """One attempt at one rollout: send its row to the agent's `/run`, with a deadline."""
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +9,15 @@ from typing import Any
 
 from palestra.engine.deadlines import Deadlines
 from palestra.engine.job import Job
-from palestra.errors import CallError, DeadlineExceeded, RowError, RowIdentity
+from palestra.errors import (
+    AgentError,
+    CallError,
+    DeadlineExceeded,
+    InfraError,
+    KeptWaiting,
+    RowError,
+    RowIdentity,
+)
 from palestra.observability import rollout_id_of
 from palestra.schema import CREATE_PARAMS, ROLLOUT_ID, VerifyResponse, model_turns
 from palestra.transport import CallContext, ServerClient, calling
@@ -68,28 +77,50 @@ async def attempt(
                 with deadlines.over(limit):
                     return await peer.call("/run", row, VerifyResponse)
     except TimeoutError:
-        raise _explained(timed_out(job.describe(), limit_s), client, identity) from None
+        error = timed_out(job.describe(), limit_s)
+        raise await _explained(error, client, identity) from None
     except DeadlineExceeded as error:
-        raise _explained(error, client, identity) from error.__cause__
+        raise await _explained(error, client, identity) from error.__cause__
+    except (InfraError, AgentError):
+        # Where the fleet has ended, this is no failure of the rollout.
+        await client.ask_fleet()
+        raise
 
 
-def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) -> CallError:
+async def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) -> CallError:
     """Return the timeout with a note on server processes whose event loops are blocked, since they
     may be the cause.
 
-    When a call of this rollout itself blocks a process, return that call's error instead.
+    When a call of this rollout itself blocks a process, return that call's error instead. When a
+    call of another rollout blocks a process that this one awaited, return `KeptWaiting`.
+
+    Raises ServerDied: the fleet has ended.
     """
-    overrun = client.overrun_of(row)
-    if overrun is not None:
+    await client.ask_fleet()
+    blocked = client.blocked_servers()
+    if overrun := next(filter(None, (server.failure_of(row) for server in blocked)), None):
         overrun.evidence = replace(overrun.evidence, hops=error.evidence.hops)
         if overrun.verify_request is None:
             overrun.verify_request = error.verify_request
         return overrun
-    still = client.standing_still()
-    if still:
-        error.message = f"{'; '.join(still)}; this rollout: {error.message}"
-        error.hint = STANDS_STILL
+    if not blocked:
+        return error
+    sentences = "; ".join(server.message for server in blocked)
+    message = f"{sentences}; this rollout: {error.message}"
+    if any(server.is_blocked_by_rollout and _awaited(server.server, error) for server in blocked):
+        kept_waiting = KeptWaiting(message, hint=STANDS_STILL, evidence=error.evidence)
+        kept_waiting.verify_request = error.verify_request
+        return kept_waiting
+    error.message, error.hint = message, STANDS_STILL
     return error
+
+
+def _awaited(server: str, error: DeadlineExceeded) -> bool:
+    """Whether the rollout that timed out had called `server` and got no answer from it."""
+    is_hop = any(hop.server == server for hop in error.evidence.hops)
+    return (
+        is_hop or re.search(rf"(?<![\w-]){re.escape(server)}(?![\w-])", error.message) is not None
+    )
 
 
 def _own_id(row: Mapping[str, Any]) -> str:

@@ -97,6 +97,7 @@ class Job(Activity):
         self.attempt += 1
         self.attempt_started = now
         self.verify_request = None
+        self.tool_failures = []
 
     def spare(self) -> None:
         """Remove the latest attempt from the count."""
@@ -105,4 +106,11 @@ class Job(Activity):
 
     def successor(self) -> Self:
         """Return a new job for the attempts after an abandoned one."""
-        return replace(self, state=JobStage.QUEUED, task=None, stop_by=math.inf)
+        return replace(
+            self,
+            state=JobStage.QUEUED,
+            task=None,
+            stop_by=math.inf,
+            awaited_calls=[],
+            before_failed_call=None,
+        )

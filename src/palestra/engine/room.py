@@ -1,9 +1,8 @@
 """Adapt the number of concurrent jobs to how recent attempts went.
 
 `ConcurrencyLimit` makes the decisions. Its input: the latency of each attempt, attempts that failed
-because a server was busy or gone, and requests that this process retried. With embedded servers,
-retries include the model endpoint's busy responses. With a fleet in other processes, only the
-attempts are visible.
+because a server was busy or gone, and requests that were retried because the model endpoint was
+busy, by this process or by a model server that it hears of.
 """
 
 import time
@@ -20,9 +19,7 @@ OVERLOADED: Final = frozenset({Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcom
 
 @final
 class JobRoom:
-    """A concurrency limit that adapts itself. `retries`: the count of requests that this process
-    retried.
-    """
+    """A concurrency limit that adapts itself. `retries`: the count of retried requests."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Metrics of repeated attempts that environments report: pass@k, majority votes, aggregates."""
 
 from palestra.metrics.aggregate import aggregate_metrics, default_key_metrics
+from palestra.metrics.answers import are_same_number
 from palestra.metrics.columns import (
-    COMPONENTS,
     INDICES,
     RESPONSE,
     REWARD,
@@ -51,6 +51,7 @@ from palestra.metrics.statistics import (
     Interval,
     correlation_by_group,
     describe,
+    distinct,
     group_of_rows,
     histogram_by_group,
     histogram_edges,
@@ -64,7 +65,6 @@ from palestra.metrics.statistics import (
 
 __all__ = [
     "AVERAGE",
-    "COMPONENTS",
     "INDICES",
     "RESPONSE",
     "REWARD",
@@ -82,6 +82,7 @@ __all__ = [
     "Value",
     "aggregate_metrics",
     "answer_text",
+    "are_same_number",
     "can_name_a_field",
     "component_fields",
     "compute_pass_majority_metrics",
@@ -89,6 +90,7 @@ __all__ = [
     "correlation_by_group",
     "default_key_metrics",
     "describe",
+    "distinct",
     "duplicates",
     "expected_max_at_k",
     "expected_max_of_sorted",

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.schema import EMPTY_ANSWER, ROLLOUT_INDEX, TASK_INDEX, JsonObject
+from palestra.schema import EMPTY_ANSWER, REWARD_COMPONENTS, ROLLOUT_INDEX, TASK_INDEX, JsonObject
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,8 +21,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 REWARD = "reward"
 RESPONSE = "response"
-COMPONENTS = "reward_components"
-"""The field with the parts of a reward, by name. Each is a column: `reward_components.NAME`."""
 INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
 """Numbers and booleans in rows that are not measurements."""
 
@@ -90,7 +88,7 @@ class Columns:
 
 def component_fields(columns: Columns) -> dict[str, str]:
     """Return the fields with the components of the reward, by the components' names."""
-    prefix = f"{COMPONENTS}."
+    prefix = f"{REWARD_COMPONENTS}."
     return {n.removeprefix(prefix): n for n in columns.values if n.startswith(prefix)}
 
 
@@ -121,9 +119,9 @@ class ColumnBuilder:
                 name, values if own_values is None else list(map(_first_number, own_values, values))
             )
         for name, values in fields.items():
-            if name == COMPONENTS:
+            if name == REWARD_COMPONENTS:
                 for component, parts in _parts(values).items():
-                    self._extend(f"{COMPONENTS}.{component}", parts)
+                    self._extend(f"{REWARD_COMPONENTS}.{component}", parts)
             elif name not in usages and name not in INDICES:
                 self._extend(name, values)
         self._rows += rows

@@ -52,6 +52,8 @@ class Rollouts:
 
     def select(self, rows: BoolArray) -> "Rollouts":
         """Return the selected rollouts, at least one; tasks without any are removed."""
+        if rows.all():
+            return self
         keys = Keys(group_of_rows(self.starts)[rows], self.rollout_index[rows])
         return Rollouts.of_sorted(self.tasks, keys, self.columns.take(rows))
 

@@ -15,7 +15,7 @@ import numpy as np
 from palestra.errors import RejectedRows
 from palestra.metrics.columns import REWARD, FloatArray, as_number
 from palestra.metrics.passk import expected_max_of_sorted, majorities
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import EXTRACTED_ANSWER, JsonDict, JsonObject
 
 Task = Sequence[JsonObject]
 """The rollouts of one task, in order of rollout index."""
@@ -51,7 +51,7 @@ def compute_pass_majority_metrics(
     tasks: Sequence[Task],
     *,
     score_names: Sequence[str] = (REWARD,),
-    answer_key: str = "extracted_answer",
+    answer_key: str = EXTRACTED_ANSWER,
 ) -> JsonDict:
     """Return pass@k, pass^k, pass@1[avg-of-k] and, when answers are extracted, majority@k, for
     every k.
@@ -95,7 +95,7 @@ def compute_subset_metrics(
     subset_key: str,
     *,
     score_names: Sequence[str] = (REWARD,),
-    answer_key: str = "extracted_answer",
+    answer_key: str = EXTRACTED_ANSWER,
 ) -> JsonDict:
     """Return the metrics of `compute_pass_majority_metrics` for each value of a field, under
     `{value}/…`.

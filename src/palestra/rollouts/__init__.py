@@ -10,9 +10,12 @@ from palestra.rollouts.aggregate import aggregate
 from palestra.rollouts.announcing import (
     Announcement,
     announced,
+    announcement_of,
     announcements,
     ask_collection,
     in_flight_lines,
+    is_being_written,
+    why_unscored,
 )
 from palestra.rollouts.collect import CollectionLimits, Collector, Observer, Progress
 from palestra.rollouts.events import (
@@ -24,6 +27,7 @@ from palestra.rollouts.events import (
 )
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
+from palestra.rollouts.lineage import SelectedFrom, provenance_path
 from palestra.rollouts.manifest import (
     OPERATIONAL,
     Manifest,
@@ -37,6 +41,7 @@ from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
 from palestra.rollouts.merging.merge import MergePlan, merge, plan_merge
 from palestra.rollouts.merging.sources import OtherRun, RunSize
 from palestra.rollouts.merging.write import MergeFailed
+from palestra.rollouts.pace import Health, Pace
 from palestra.rollouts.prepare import (
     PreparedRun,
     StaleRun,
@@ -66,6 +71,7 @@ from palestra.rollouts.reverification.files import (
     check_places,
     copy_inputs,
     record_stopped,
+    rows_to_verify,
     stopped_rows,
 )
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
@@ -111,6 +117,7 @@ __all__ = [
     "EventFile",
     "FailedRow",
     "FoundTaskRows",
+    "Health",
     "Journal",
     "JournalFailed",
     "Manifest",
@@ -121,6 +128,7 @@ __all__ = [
     "Observer",
     "Origin",
     "OtherRun",
+    "Pace",
     "PreparedRun",
     "Progress",
     "PromptTemplate",
@@ -132,6 +140,7 @@ __all__ = [
     "RunManifests",
     "RunSize",
     "Scored",
+    "SelectedFrom",
     "Sessions",
     "ShardOf",
     "StaleRun",
@@ -141,6 +150,7 @@ __all__ = [
     "Verifier",
     "aggregate",
     "announced",
+    "announcement_of",
     "announcements",
     "ask_collection",
     "begin",
@@ -162,6 +172,7 @@ __all__ = [
     "holds_failures",
     "in_flight_lines",
     "intended",
+    "is_being_written",
     "load_prompt",
     "materialize",
     "merge",
@@ -171,12 +182,14 @@ __all__ = [
     "plan",
     "plan_merge",
     "prepare",
+    "provenance_path",
     "read_if_valid",
     "read_manifest",
     "record_afterwards",
     "record_stopped",
     "repair",
     "reverify_command",
+    "rows_to_verify",
     "run",
     "runs_in",
     "runs_of",
@@ -189,6 +202,7 @@ __all__ = [
     "unknown_field",
     "whole_or_absent",
     "why_not_writable",
+    "why_unscored",
     "with_seed",
     "write_json",
 ]

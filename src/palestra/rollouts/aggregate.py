@@ -14,6 +14,7 @@ from palestra.rollouts.journal import write_json
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
+    EXTRACTED_ANSWER,
     ROLLOUT_INDEX,
     TASK_INDEX,
     AggregateMetrics,
@@ -27,7 +28,7 @@ from palestra.transport import CallContext, ServerClient, calling
 LONGEST_S = 600.0
 LARGEST = 2000
 """The maximum size, in bytes of JSON, of a text or container that is sent with a row."""
-ALWAYS = frozenset({"extracted_answer", TASK_INDEX, AGENT_REF})
+ALWAYS = frozenset({EXTRACTED_ANSWER, TASK_INDEX, AGENT_REF})
 """Fields that are sent whatever their size: the answer for majority votes, the task index and the
 agent."""
 _MOST_SHARED = 1 << 14

@@ -16,15 +16,14 @@ from typing import Final
 
 import orjson
 
-from palestra.engine import Job
-from palestra.fleet import run_dir
 from palestra.rollouts.collect import Progress
-from palestra.schema import JsonDict
+from palestra.rollouts.pace import span_text
+from palestra.schema import JsonDict, JsonObject
+from palestra.system import run_dir
 from palestra.transport import new_id
 
 ASK_TIMEOUT_S: Final = 3.0
-_LISTED: Final = 20_000
-"""The largest number of rollouts in one report, the oldest first."""
+_LOCKS: Final = Path("/proc/locks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +51,8 @@ def in_flight(progress: Progress) -> list[JsonDict]:
             "awaiting_s": round(now - job.since, 3),
             "age_s": round(now - job.started, 3),
         }
-        for job in _jobs(progress)
+        for job in progress.jobs()
     ]
-
-
-def _jobs(progress: Progress) -> list[Job]:
-    for _ in range(100):
-        with contextlib.suppress(RuntimeError):  # it grew while it was copied
-            return list(progress.in_flight.values())[:_LISTED]
-    return []
 
 
 def in_flight_lines(progress: Progress) -> Iterator[str]:
@@ -84,8 +76,7 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
     def payload_bytes() -> bytes:
         accounting = progress.accounting
         elapsed_s = time.monotonic() - progress.started
-        end_count = accounting.scored + accounting.failed
-        rate = (end_count - progress.done_before) / elapsed_s if elapsed_s > 0 else 0.0
+        pace = progress.read_pace()
         return orjson.dumps(
             {
                 "run": run,
@@ -94,8 +85,10 @@ def announced(output: Path, progress: Progress, *, run: str = "") -> Iterator[No
                 "failed": accounting.failed,
                 "mean_reward": accounting.mean_reward,
                 "elapsed_s": round(elapsed_s, 1),
-                "rate": rate,
-                "left_s": (accounting.requested - end_count) / rate if rate else None,
+                "rate": pace.rate,
+                "left_s": pace.left_s,
+                "health": pace.health.value,
+                "health_text": pace.sentence,
                 "last_failure": progress.last_failure,
                 "in_flight": in_flight(progress),
             }
@@ -162,6 +155,38 @@ def announcements() -> list[Announcement]:
             os.kill(where.pid, 0)
             running.append(where)
     return sorted(running, key=lambda where: where.started)
+
+
+def why_unscored(
+    report: JsonObject, task: int | str | None, rollout: int | None, *, has_failed: bool
+) -> str:
+    """Return why a rollout of a running collection has no score, in one clause, from its status
+    report. `has_failed`: an attempt failed.
+    """
+    for job in report.get("in_flight") or ():
+        if (job["task"], job["rollout"]) == (task, rollout):
+            awaited = f"awaits {job['awaiting']}" if job["awaiting"] else "runs its own code"
+            return (
+                f"it has been in flight for {span_text(job['age_s'])}, in attempt {job['attempt']}: "
+                f"phase {job['phase']}, where it {awaited} for {span_text(job['awaiting_s'])}"
+            )
+    return "it failed" if has_failed else "it has not started; the run is being collected"
+
+
+def announcement_of(output: Path) -> Announcement | None:
+    """Return the collection of this user that writes an output now; None without one."""
+    running = announcements()
+    return next((w for w in running if Path(w.output).absolute() == output.absolute()), None)
+
+
+def is_being_written(output: Path) -> bool:
+    """Whether a process of this machine holds the lock of an output. The lock itself is not touched:
+    a run that is about to start would be refused.
+    """
+    with contextlib.suppress(OSError):
+        inode = f":{output.stat().st_ino} "
+        return any(inode in line and "WRITE" in line for line in _LOCKS.read_text().splitlines())
+    return False
 
 
 def ask_collection(where: Announcement) -> JsonDict | None:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,6 +30,7 @@ from palestra.errors import (
     CallError,
     EndpointRefuses,
     Hopeless,
+    KeptWaiting,
     RowIdentity,
     mask_error,
     status_for,
@@ -41,9 +42,11 @@ from palestra.rollouts.observed import (
     attempt_row,
     reported_fields,
 )
-from palestra.rollouts.results import WORTH_ANOTHER_ATTEMPT, FailedRow, Scored, failed, scored
+from palestra.rollouts.pace import Pace, PaceReading
+from palestra.rollouts.results import FailedRow, Scored, failed, scored
 from palestra.schema import (
     AGENT_REF,
+    RETRIABLE_CLASSES,
     ROLLOUT_INDEX,
     TASK_INDEX,
     JsonObject,
@@ -51,7 +54,12 @@ from palestra.schema import (
     VerifyResponse,
     encode_json,
 )
-from palestra.transport import RetryCount, ServerClient, add_verify_request
+from palestra.transport import REPORT_EVERY_S, RetryCount, ServerClient, add_verify_request
+
+LAST_REPORT_S = 0.2
+"""How long the end of a run waits for the last reports of its model servers on their retries."""
+MOST_LISTED = 20_000
+"""The largest number of rollouts in flight that are listed, the oldest first."""
 
 
 @dataclass(slots=True)
@@ -67,12 +75,32 @@ class Progress:
     tokens_before: int = 0
     """The number of output tokens of the rollouts that ended before this session."""
     retries: RetryCount = field(default_factory=RetryCount)
-    """The requests that this process retried."""
+    """The requests that this process and the model servers of other processes retried."""
     max_attempts: int = 1
     standing_still: Callable[[], Sequence[str]] = tuple
     """Returns one sentence for each server process whose event loop is blocked now."""
     limit: ConcurrencyLimit | None = None
     """The adaptive concurrency limit; None when the limit is fixed."""
+    pace: Pace = field(default_factory=Pace)
+
+    def read_pace(self, now: float | None = None) -> PaceReading:
+        """Return how fast rollouts end. `now`: on the monotonic clock. May be called on any thread."""
+        accounting = self.accounting
+        return self.pace.read(
+            time.monotonic() if now is None else now,
+            started=self.started,
+            ended_count=accounting.scored + accounting.failed - self.done_before,
+            remaining=accounting.remaining,
+            jobs=self.jobs,
+            in_flight=len(self.in_flight),
+        )
+
+    def jobs(self) -> list[Job]:
+        """Return the rollouts in flight, the oldest first. May be called on any thread."""
+        for _ in range(100):
+            with suppress(RuntimeError):  # it grew while it was copied
+                return list(self.in_flight.values())[:MOST_LISTED]
+        return []
 
 
 class Observer(Protocol):
@@ -185,10 +213,15 @@ class Collector:
         with closing(self._deadlines):
             async with asyncio.TaskGroup() as tasks:
                 syncing = tasks.create_task(self._sync(no_more_rows), name="journal sync")
+                reading = tasks.create_task(self._read_retries(), name="retries of other processes")
                 looking = tasks.create_task(self._watch()) if self._room is not None else None
                 await self._engine.run(look_every_s=self._limits.stuck_after_s / 4)
                 if looking is not None:
                     looking.cancel()
+                reading.cancel()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LAST_REPORT_S):
+                        await self._client.add_retries_of_servers()
                 no_more_rows.set()
                 await syncing
 
@@ -219,6 +252,9 @@ class Collector:
         """
         self._journal.append(result)
         is_last = self._count(result)
+        self.progress.pace.attempt_ended(
+            time.monotonic(), failed=isinstance(result, FailedRow), is_last=is_last
+        )
         for observer in self._observers:
             observer.attempt_ended(result, job)
         if self._room is not None:
@@ -244,6 +280,12 @@ class Collector:
             self._room.look(len(self.progress.in_flight))
             self._engine.fill()
 
+    async def _read_retries(self) -> None:
+        # What the first report of a server has came before this run, and is not counted.
+        while True:
+            await self._client.add_retries_of_servers()
+            await asyncio.sleep(REPORT_EVERY_S)
+
     async def _sync(self, no_more_rows: asyncio.Event) -> None:
         while not no_more_rows.is_set():
             try:
@@ -263,11 +305,11 @@ class Collector:
         """Count one attempt. Return whether it was the rollout's last."""
         if isinstance(result, Scored):
             self._got_something_at = time.monotonic()
-            self._accounting.score(result.ending)
+            self._accounting.score(result.ending, result.key)
             return True
         self.progress.last_failure = f"{result.key} {result.outcome.value}: {result.message}"
         if result.terminal:
-            if result.outcome not in WORTH_ANOTHER_ATTEMPT:
+            if result.outcome not in RETRIABLE_CLASSES:
                 self._got_something_at = time.monotonic()
             self._accounting.fail(result.outcome)
             return True
@@ -360,6 +402,6 @@ class Collector:
             elapsed_s=elapsed_s,
             reverify_command=self._verified_again,
             ended_run=ends_run,
-            spared=isinstance(error, Bystander) and job.spared < MOST_SPARED,
+            spared=isinstance(error, Bystander | KeptWaiting) and job.spared < MOST_SPARED,
             reported=reported,
         )

@@ -14,8 +14,15 @@ from typing import NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from palestra.config import did_you_mean, nearest
-from palestra.datasets import RowProblems, fill_row, load_prompt, skills_in
+from palestra.config import did_you_mean
+from palestra.datasets import (
+    RowProblems,
+    fill_row,
+    load_prompt,
+    missing_file,
+    misspelt_in,
+    skills_in,
+)
 from palestra.errors import ConfigError, InputDataError
 from palestra.observability import rollout_id_of
 from palestra.schema import (
@@ -33,16 +40,16 @@ from palestra.schema import (
     read_jsonl,
     rejected_fields,
 )
-from palestra.settings import OTHER_AGENTS, CollectSettings, InputFile, existing_path
+from palestra.settings import (
+    OTHER_AGENTS,
+    CollectSettings,
+    InputFile,
+    existing_path,
+)
 
 AGENT_TYPE = "responses_api_agents"
 FIRST_ROWS = 100
 """How many rows of each file are looked at to say at once that a field does not exist."""
-
-_KNOWN_PARAMS = frozenset(ResponseCreateParams.model_fields)
-_MISSPELT_FROM = 0.85
-"""The minimum similarity at which an unknown parameter counts as a misspelt known one.
-Endpoint-specific parameters such as top_k have a lower similarity."""
 
 
 class Place(NamedTuple):
@@ -80,23 +87,6 @@ class Expansion:
         self.rollouts = 0
         """Rollouts of the whole run so far, whatever share of them is written."""
         self._lines = 0
-        self._unknown_params: dict[str, Place] = {}
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Warnings about unknown request parameters that look misspelt. They are passed on
-        unchanged.
-        """
-        return tuple(
-            f"warning: {self._said_by(name, first_place)}: /{CREATE_PARAMS}/{name} is not a "
-            f"known parameter, so the endpoint gets it as it is; did you mean {near!r}?"
-            for name, first_place in self._unknown_params.items()
-            if (near := nearest(name, _KNOWN_PARAMS, cutoff=_MISSPELT_FROM))
-        )
-
-    def _said_by(self, name: str, first_place: Place) -> str:
-        is_setting = name in self._settings.responses_create_params
-        return "the command's settings" if is_setting else str(first_place)
 
     @property
     def tasks(self) -> int:
@@ -154,7 +144,7 @@ class Expansion:
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
         problems = [
             *self._prompt(row, source),
-            *self._params(row, row_place),
+            *self._params(row),
             *self._agent(row, source.agent),
             *self._index(row, row_place),
             *_rollout_id(row),
@@ -172,7 +162,7 @@ class Expansion:
         except ValueError as error:
             yield str(error)
 
-    def _params(self, row: JsonDict, row_place: Place) -> Iterator[str]:
+    def _params(self, row: JsonDict) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
             yield f"no `{CREATE_PARAMS}`"
@@ -181,8 +171,7 @@ class Expansion:
             yield f"/{CREATE_PARAMS} is not an object"
             return
         merged = {**params, **self._settings.responses_create_params}
-        for name in merged.keys() - _KNOWN_PARAMS:
-            self._unknown_params.setdefault(name, row_place)
+        yield from misspelt_in(merged)
         try:
             ResponseCreateParams.model_validate(merged)
         except ValidationError as error:
@@ -340,11 +329,7 @@ def _lines_of(source: InputFile) -> Iterator[Line]:
             if number >= source.start:
                 yield line
     except FileNotFoundError:
-        raise InputDataError(
-            f"input file {source.path} does not exist",
-            hint="relative paths are looked up from the working directory, then in the "
-            "installed package",
-        ) from None
+        raise missing_file(source.path, "input file") from None
     except OSError as error:
         raise InputDataError(f"input file {source.path}: {error.strerror}") from error
 

@@ -79,8 +79,7 @@ class Journal:
             _forget(file, start)
             raise JournalFailed(
                 f"{file.name}: {error.strerror} after {start} bytes",
-                hint="free disk space, then run again with resume_from_cache (--resume): the "
-                "written rows are intact",
+                hint="free disk space, then run again with --resume: the written rows are intact",
             ) from error
 
     async def sync_aside(self) -> None:

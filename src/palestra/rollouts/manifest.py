@@ -5,9 +5,10 @@ It contains only settings that rewards depend on; `semantics_of` selects them.
 """
 
 import hashlib
+import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import orjson
 
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
+from palestra.rollouts.lineage import SelectedFrom
 from palestra.schema import JsonDict, JsonObject
 
 OPERATIONAL = frozenset(
@@ -70,6 +72,8 @@ _TYPES = {
 _ABSENT: Any = object()
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 """A SHA-256 in hexadecimal digits."""
+LONGEST_VALUE: Final = 80
+"""The most characters of a value in a line about a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,12 @@ class Manifest:
     """The commit of the code that was packaged for the run; empty when unknown."""
     ended_at: float = field(default=0.0, compare=False)
     """When the last collection of the run ended, in seconds since 1970; 0 when none has ended."""
+    selected_from: tuple[SelectedFrom, ...] = field(default=(), compare=False)
+    """The runs by whose rewards the tasks were chosen."""
+    limit: int | None = field(default=None, compare=False)
+    """How many input rows were read at most; None: all of them, or unknown."""
+    knows_limit: bool = field(default=True, compare=False)
+    """Whether `limit` is known: manifests of the first versions do not have it."""
 
     @property
     def digest(self) -> str:
@@ -140,14 +150,16 @@ class Manifest:
         )
 
     def _circumstances(self) -> JsonDict:
-        """Return the known fields that do not identify the run: by whom and when it was run."""
+        """Return the known fields that do not identify the run, such as when it was run."""
         values = {
             "command": self.command,
             "code": self.code,
             "started_at": self.started_at,
             "ended_at": self.ended_at,
+            "selected_from": [asdict(run) for run in self.selected_from],
         }
-        return {name: value for name, value in values.items() if value}
+        limit = {"limit": self.limit} if self.knows_limit else {}
+        return {**{name: value for name, value in values.items() if value}, **limit}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -182,6 +194,9 @@ def read_manifest(path: Path) -> Manifest:
             code=str(fields.get("code") or ""),
             started_at=float(fields.get("started_at") or 0),
             ended_at=float(fields.get("ended_at") or 0),
+            selected_from=tuple(map(SelectedFrom.of, fields.get("selected_from") or ())),
+            limit=None if fields.get("limit") is None else int(fields["limit"]),
+            knows_limit="limit" in fields,
         )
     except OSError as error:
         raise InputDataError(
@@ -212,12 +227,89 @@ def differences(old: Any, new: Any, at: str = "") -> list[str]:
         return []
     if _is_digest(old) and _is_digest(new):
         return [f"{at}: it has changed since"]
-    return [f"{at}: {_value_text(old)} -> {_value_text(new)}"]
+    return [f"{at}: {_value_pair(old, new)}"]
 
 
 def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
+def _value_pair(old: Any, new: Any) -> str:
+    """Return two different values in one line; of long ones, the part where they begin to differ."""
+    texts = [_value_text(old), _value_text(new)]
+    same = next((n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
+    begin = max(0, same - LONGEST_VALUE // 2) if max(map(len, texts)) > LONGEST_VALUE else 0
+    return " -> ".join(_cut(text, begin) for text in texts)
+
+
+def _cut(text: str, begin: int) -> str:
+    if begin:
+        text = f"…{text[begin:]}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
 def _value_text(value: Any) -> str:
-    return "absent" if value is _ABSENT else repr(value)
+    """Return a value as YAML has it."""
+    if value is _ABSENT:
+        return "absent"
+    if isinstance(value, str):
+        return repr(value)
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[str]) -> list[str]:
+    """Return the differences that the rewards of these agents' rows may depend on, one line each.
+
+    Only servers that one fleet has and the other does not may be left out: those that the agents do
+    not reach. Another setting of a server always counts, because code can call a server that no
+    setting names. Every server counts when the new fleet has none of these agents.
+    """
+    reached = _reached(new, agents)
+    if not reached:
+        return differences(old, new)
+    reached |= _reached(old, agents)
+    came_or_went = set(_servers(old)) ^ set(_servers(new))
+    left_out = came_or_went - reached
+    return differences(_without(old, left_out), _without(new, left_out))
+
+
+def _servers(semantics: JsonObject) -> JsonObject:
+    servers = semantics.get("servers")
+    return servers if isinstance(servers, Mapping) else {}
+
+
+def _reached(semantics: JsonObject, agents: Collection[str]) -> set[str]:
+    """Return the agents and the servers that they name in their settings, directly or through
+    others.
+    """
+    servers = _servers(semantics)
+    reached: set[str] = set()
+    ahead = list(agents)
+    while ahead:
+        name = ahead.pop()
+        server = servers.get(name)
+        if name in reached or server is None:
+            continue
+        reached.add(name)
+        ahead += _texts_in(server.get("settings"))
+    return reached
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in a value, keys included; the names of servers refer to them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        parts = itertools.chain(value, value.values()) if isinstance(value, Mapping) else value
+        for part in parts:
+            yield from _texts_in(part)
+
+
+def _without(semantics: JsonObject, names: Collection[str]) -> JsonObject:
+    """Return the semantics without the servers of these names."""
+    by_server = {
+        part: {name: value for name, value in semantics[part].items() if name not in names}
+        for part in ("servers", "code")
+        if isinstance(semantics.get(part), Mapping)
+    }
+    return {**semantics, **by_server}

@@ -44,8 +44,6 @@ class Materialized:
     """Task index -> the number of its rollouts."""
     made_folders: tuple[Path, ...] = ()
     """The folders that were created, innermost first."""
-    notices: tuple[str, ...] = ()
-    """Warnings about possible mistakes that do not stop the run."""
 
 
 def materialize(
@@ -92,7 +90,6 @@ def _expanded(
         agents=tuple(sorted(expansion.agents_used)),
         places=expansion.places,
         repeats=repeats,
-        notices=expansion.notices,
     )
 
 

@@ -20,7 +20,8 @@ from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
-from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
+from palestra.rollouts.lineage import SelectedFrom, selections
+from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest, semantic_differences
 from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -41,6 +42,7 @@ killed command."""
 
 
 _OTHER_ROWS: Final = "the input rows differ"
+_MAYBE_OTHER_ROWS: Final = "the rows of the input file may have changed, too"
 
 
 class StaleRun(InputDataError):
@@ -143,7 +145,7 @@ def plan(
     if existing and not resumes and not settings.overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
-            hint="continue that run with resume_from_cache (--resume), or --overwrite it",
+            hint="continue that run with --resume, or replace it with --overwrite",
             cause=KnownCause.OUTPUT_EXISTS,
         )
     old = read_manifest(paths.manifest) if resumes else None
@@ -159,24 +161,24 @@ def plan(
         places=inputs.places,
         new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
+        notices=tuple(map(_selected, new.selected_from)),
         found=found_files,
-        notices=inputs.notices,
     )
     if old is None:
         return fresh
     with on_failure(lambda: new_inputs.unlink(missing_ok=True)):
-        changed = changes(old, new)
+        changed = changes(old, new, inputs.agents)
         if changed and settings.on_stale == "error":
             raise StaleRun(
                 f"the run at {paths.output} was made from something else:\n  "
                 + "\n  ".join(changed),
-                hint="undo the changes; or start again: --on-stale restart (or "
-                "--overwrite) moves that run to <name>.bak" + _kept_answers(paths, settings),
-                cause=KnownCause.STALE_INPUTS if _OTHER_ROWS in changed else None,
+                hint=f"{_undo(old, new)}; or start again: `--on-stale restart` (or "
+                "`--overwrite`) moves that run to <name>.bak" + _kept_answers(paths, settings),
+                cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
             )
         if changed:
             reason = ("the run was made from something else, so it starts again:", *changed)
-            return replace(fresh, notices=(*inputs.notices, "\n  ".join(reason)))
+            return replace(fresh, notices=("\n  ".join(reason), *fresh.notices))
         ended_rollouts = _read_ended(paths, inputs, settings.max_attempts)
     count = f"resuming: {len(ended_rollouts.done)} of {old.requested} rollouts have ended already"
     return replace(
@@ -185,8 +187,15 @@ def plan(
         accounting=ended_rollouts.accounting,
         done=ended_rollouts.done,
         attempts=ended_rollouts.attempts,
-        notices=(*inputs.notices, count),
+        notices=(count,),
         resumes=True,
+    )
+
+
+def _selected(origin: SelectedFrom) -> str:
+    return (
+        f"these tasks were chosen by their rewards in {origin}: compare this run with another run of "
+        "them, not with that one"
     )
 
 
@@ -312,6 +321,7 @@ def _manifest(
     if settings.shard is not None:
         share = settings.shard
         shard = ShardOf(share.index, share.of, inputs.run_rollouts, inputs.run_tasks)
+    paths = [source.path for source in settings.inputs]
     return Manifest(
         inputs.input_digest,
         semantics,
@@ -319,10 +329,12 @@ def _manifest(
         inputs.tasks,
         version,
         shard=shard,
-        inputs=tuple(str(source.path) for source in settings.inputs),
+        inputs=tuple(map(str, paths)),
         command=settings.command,
         code=settings.given.code if settings.given is not None else "",
         started_at=round(time.time(), 3),
+        selected_from=tuple(selections((*settings.source_files, *paths))),
+        limit=settings.limit,
     )
 
 
@@ -391,12 +403,13 @@ def intended(
     agents: Collection[str],
     semantics: JsonObject,
     version: str,
-) -> Manifest:
-    """Return the manifest of the run that `settings` would start, without writing anything.
+) -> tuple[Manifest, tuple[str, ...]]:
+    """Return the manifest of the run that `settings` would start, and the agents that its rows name.
 
-    Raises InputDataError: rows are bad.
+    Nothing is written. Raises InputDataError: rows are bad.
     """
-    return _manifest(settings, count(settings, agents=agents), semantics, version)
+    inputs = count(settings, agents=agents)
+    return _manifest(settings, inputs, semantics, version), inputs.agents
 
 
 def unfinished_rollouts(paths: RunPaths, *, requested: int, max_attempts: int) -> int:
@@ -420,11 +433,14 @@ def why_not_writable(paths: RunPaths) -> str:
     return ""
 
 
-def changes(old: Manifest, new: Manifest) -> list[str]:
-    """Return the differences between the existing run's manifest and the new one, one line each."""
-    changed = differences(old.semantics, new.semantics)
+def changes(old: Manifest, new: Manifest, agents: Collection[str]) -> list[str]:
+    """Return the differences between the existing run's manifest and the new one, one line each.
+
+    `agents`: those that the new run's rows name.
+    """
+    changed = semantic_differences(old.semantics, new.semantics, agents)
     if old.input_digest != new.input_digest:
-        changed.insert(0, _OTHER_ROWS)
+        changed = [*_limit_change(old, new), *changed]
     if old.version != new.version:
         changed.append(f"Palestra's version: {old.version} -> {new.version}")
     if _share_of(old) != _share_of(new):
@@ -432,6 +448,33 @@ def changes(old: Manifest, new: Manifest) -> list[str]:
     if old.requested != new.requested:
         changed.append(f"rollouts requested: {old.requested} -> {new.requested}")
     return changed
+
+
+def _limit_change(old: Manifest, new: Manifest) -> tuple[str, ...]:
+    """Return the differences of runs with other input rows: their limits, and the rows.
+
+    Whether another limit is the only difference cannot be seen from the manifests.
+    """
+    if not _has_other_limit(old, new):
+        return (_OTHER_ROWS,)
+    limits = ["none" if run.limit is None else str(run.limit) for run in (old, new)]
+    return (f"limit: {' -> '.join(limits)}", _MAYBE_OTHER_ROWS)
+
+
+def _has_other_limit(old: Manifest, new: Manifest) -> bool:
+    return old.knows_limit and new.knows_limit and old.limit != new.limit
+
+
+def _undo(old: Manifest, new: Manifest) -> str:
+    """Return what makes the command the one that started the run `old`."""
+    if old.input_digest == new.input_digest or not _has_other_limit(old, new):
+        return "undo the changes"
+    if old.limit is None:
+        return "leave out the limit to go on with that run, or choose another output"
+    return (
+        f"add --limit {old.limit} (or `+limit={old.limit}`) to go on with that run, or choose another "
+        "output for the other rows"
+    )
 
 
 def _share_of(manifest: Manifest) -> str:
@@ -485,5 +528,5 @@ def _scored(path: Path, accounting: Accounting, repeats: Mapping[int, int]) -> s
         key = _own_key(row, path=path, repeats=repeats)
         if key not in scored_keys:
             scored_keys.add(key)
-            accounting.score(ending_in(row, float(row["reward"])))
+            accounting.score(ending_in(row, float(row["reward"])), key)
     return scored_keys

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import InputDataError, KnownCause, Outcome
-from palestra.rollouts.results import ENDED_RUN, SPARED, WORTH_ANOTHER_ATTEMPT
+from palestra.rollouts.results import ENDED_RUN, SPARED
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -20,6 +20,7 @@ from palestra.schema import (
     JsonObject,
     RolloutKey,
     finite_reward,
+    is_retriable,
     key_of,
     no_reward,
     read_jsonl,
@@ -54,8 +55,7 @@ class LastAttempt:
             number - (row.get(ENDED_RUN) is True or row.get(SPARED) is True),
             outcome,
             terminal=row.get(FAILURE_TERMINAL) is True,
-            # Rows of older runs do not say.
-            retriable=row.get(RETRIABLE, outcome in WORTH_ANOTHER_ATTEMPT),
+            retriable=is_retriable(row.get(RETRIABLE), outcome),
         )
 
     def ended(self, max_attempts: int) -> bool:

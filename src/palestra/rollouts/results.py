@@ -41,6 +41,8 @@ from palestra.schema import (
     MAX_ROW_BYTES,
     NO_PERSIST,
     RETRIABLE,
+    RETRIABLE_CLASSES,
+    REWARD_ADVICE,
     ROLLOUT_INDEX,
     SKILLS_REF,
     TASK_INDEX,
@@ -49,9 +51,9 @@ from palestra.schema import (
     RolloutKey,
     encode_json,
     fields_of,
-    finite_reward,
     hint_with,
-    no_reward,
+    may_verify_again,
+    reward_problem,
 )
 from palestra.settings import CollectSettings
 from palestra.system import shown
@@ -217,12 +219,6 @@ class FailedRow:
 
 _OF_VERIFYING = frozenset({Outcome.VERIFIER_ERROR, Outcome.JUDGE_ERROR})
 
-WORTH_ANOTHER_ATTEMPT = frozenset(
-    {Outcome.INFRA_ERROR, Outcome.POLICY_ERROR, Outcome.JUDGE_ERROR, Outcome.TIMEOUT}
-)
-"""Failure classes for which another attempt may succeed. Code that raised an exception would raise
-it again."""
-
 SPARED = "spared"
 """The field of a failures-file row that marks a failure caused by another rollout's code. It does
 not count as an attempt."""
@@ -272,16 +268,12 @@ def checked(result: BaseModel | JsonObject) -> tuple[JsonDict, float]:
 
 
 def reward_in(fields: JsonObject) -> float:
-    """Return the reward of a verify response. Raises VerifierError: the reward is missing or not
-    finite.
+    """Return the reward of a verify response. Raises VerifierError: the reward is missing, or it or
+    one of its components is not finite.
     """
-    reward = finite_reward(fields.get("reward"))
-    if reward is None:
-        raise VerifierError(
-            f"the verify response has reward {no_reward(fields.get('reward'))}",
-            hint="verify must return a finite number as `reward`",
-        )
-    return reward
+    if problem := reward_problem(fields):
+        raise VerifierError(f"the verify response has {problem}", hint=REWARD_ADVICE)
+    return float(fields["reward"])
 
 
 def line_of(fields: JsonObject) -> bytes:
@@ -349,11 +341,11 @@ def failed(
     `FailedRow`. `reported`: what the result reports beside its failure.
     """
     outcome = error.outcome
-    retriable = ended_run or (error.retriable and outcome in WORTH_ANOTHER_ATTEMPT)
+    retriable = ended_run or (error.retriable and outcome in RETRIABLE_CLASSES)
     terminal = not (ended_run or spared) and (not retriable or attempt >= max_attempts)
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     fields = described(error)
-    if reverify_command and error.verify_request:
+    if reverify_command and error.verify_request and may_verify_again(outcome):
         fields["hint"] = hint_with(fields["hint"], reverify_command)
     line = line_with_answer(
         {

@@ -129,7 +129,7 @@ def _check_nothing_left(accounting: Accounting) -> None:
     if ended_count < accounting.requested:
         raise Drained(
             f"stopped starting rollouts, as asked: {ended_count} of {accounting.requested} have ended",
-            hint="run the same command with resume_from_cache (--resume) to continue",
+            hint="run the same command with --resume to continue",
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
 from palestra.rollouts.manifest import Manifest, read_manifest
 from palestra.schema import RunPaths, bare_name, with_compressed
@@ -31,7 +32,9 @@ def outputs_of(name: Path | str) -> list[Path]:
     recorded = (with_compressed(file) for file in RunPaths(output).recorded())
     if any(file is not None for file in recorded):
         return [with_compressed(output) or output]
-    raise InputDataError(f"there is no run {name}", hint="palestra runs lists the runs")
+    raise InputDataError(
+        f"there is no run {name}{did_you_mean_path(path)}", hint="palestra runs lists the runs"
+    )
 
 
 def _outputs_in(folder: Path) -> list[Path]:

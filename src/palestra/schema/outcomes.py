@@ -4,14 +4,25 @@ All commands use the remedies of this module.
 """
 
 import math
+import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from typing import Any, Final
 
 from palestra.schema.json_types import JsonObject
-from palestra.schema.rows import FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, RolloutKey
+from palestra.schema.protocol import REWARD_COMPONENTS
+from palestra.schema.rows import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    RolloutKey,
+)
+from palestra.schema.tokens import field_of
 
 _LONGEST_SHOWN = 200
 
@@ -29,6 +40,36 @@ def finite_reward(value: Any) -> float | None:
     return reward if math.isfinite(reward) else None
 
 
+def is_infinite(value: Any) -> bool:
+    """Whether `value` is a number, of any library, that is NaN or infinite."""
+    try:
+        return isinstance(value, Real) and not math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return True
+
+
+def infinite_component(result: Any) -> str:
+    """Return a message about the first component of a result's reward that is NaN or infinite;
+    empty without one.
+    """
+    components = field_of(result, REWARD_COMPONENTS)
+    values = components.items() if isinstance(components, Mapping) else ()
+    wrong = (name for name, value in values if is_infinite(value))
+    return next((f"the component {name!r}: {no_reward(components[name])}" for name in wrong), "")
+
+
+REWARD_ADVICE: Final = "return a finite number as the reward, and for each of its components"
+"""The hint of an error about a reward that `reward_problem` refuses."""
+
+
+def reward_problem(result: Any) -> str:
+    """Return a message about a result's reward that is no finite number, else about its first
+    component that is NaN or infinite; empty without a problem.
+    """
+    reward = field_of(result, "reward")
+    return no_reward(reward) if finite_reward(reward) is None else infinite_component(result)
+
+
 def no_reward(value: Any) -> str:
     """Return a message such as `nan, which is not a reward`. Long values are shortened."""
     try:
@@ -44,9 +85,37 @@ RETRIABLE: Final = "retriable"
 """The field of a failures-file row that states whether another attempt could help, apart from the
 maximum number of attempts."""
 
+RETRIABLE_CLASSES: Final = frozenset({"infra_error", "policy_error", "judge_error", "timeout"})
+"""The failure classes for which another attempt may succeed. Code that raised an exception would
+raise it again."""
+
+
+def is_retriable(recorded: Any, failure_class: Any) -> bool:
+    """Return whether another attempt could help. `recorded`: the row's field `RETRIABLE`; where a
+    row does not have it, as in older runs, the failure class decides.
+    """
+    if isinstance(recorded, bool):
+        return recorded
+    return isinstance(failure_class, str) and failure_class in RETRIABLE_CLASSES
+
+
+def may_verify_again(failure_class: str) -> bool:
+    """Whether a kept response may be scored once the verifier is fixed. When its row was refused,
+    the row must be fixed first.
+    """
+    return failure_class != _ROW_REFUSED
+
+
+_ROW_REFUSED: Final = "data_error"
 REVERIFY: Final = "`palestra reverify --with-failures`"
 """The command that verifies kept responses, used when the run's own arguments are unknown. It is
 quoted, so that an error shows it in the words of the program that the user called."""
+SELECT_FAILED: Final = "palestra select RUN --failed --out FILE"
+"""The command that writes the tasks without a score. A command that knows the run writes its path for
+`RUN`, and a new file for `FILE`."""
+_VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
+"""What differs between messages of one cause: quoted values and numbers."""
+
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 
@@ -64,13 +133,13 @@ class Remedy(StrEnum):
     """Another attempt would fail too, unless the row or the environment is fixed."""
 
 
-def remedy_of(*, terminal: bool, retriable: bool, was_answered: bool) -> Remedy:
+def remedy_of(*, terminal: bool, retriable: bool, was_answered: bool, failure_class: str) -> Remedy:
     """Return the remedy for a rollout from its last attempt. `was_answered`: the model's response
     of some attempt is kept.
     """
     if not terminal:
         return Remedy.RESUME
-    if was_answered:
+    if was_answered and may_verify_again(failure_class):
         return Remedy.REVERIFY
     return Remedy.MORE_ATTEMPTS if retriable else Remedy.FIX
 
@@ -82,6 +151,8 @@ class Unscored:
     counts: Mapping[Remedy, int] = field(default_factory=dict)
     reverify: str = ""
     """The command that verifies kept responses; empty when unknown."""
+    only: Collection[str] = ()
+    """The rollouts that the advice is about, such as `17:3`; empty when it is about a whole run."""
 
     def what_helps(self) -> str:
         """Return one clause of advice per remedy; empty when every rollout has a score."""
@@ -91,20 +162,36 @@ class Unscored:
     def _clause(self, remedy: Remedy, count: int) -> str:
         match remedy:
             case Remedy.RESUME:
-                return f"--resume runs {count} that {'has' if count == 1 else 'have'} not ended"
+                have = "has" if count == 1 else "have"
+                return (
+                    "the command that collected the run, with --resume, runs "
+                    f"{count} that {have} not ended"
+                )
             case Remedy.REVERIFY:
                 return (
-                    f"once the verifier (or judge) is fixed, {self.reverify or REVERIFY} scores "
-                    f"{count} by the kept answers, without the model; --resume does not run them"
+                    "once the verifier (or judge) is fixed, "
+                    f"{_of_only(self.reverify or REVERIFY, self.only)} scores "
+                    f"{count} by the kept answers, without the model; --resume alone does not run them"
                 )
             case Remedy.MORE_ATTEMPTS:
-                return (
-                    "--resume with a higher --max-attempts (max_attempts) tries "
-                    f"{count} again that may succeed"
-                )
+                return f"--resume with a higher --max-attempts tries {count} again that may succeed"
             case Remedy.FIX:
                 need = "needs" if count == 1 else "need"
-                return f"{count} {need} a fixed row or environment, then --overwrite starts afresh"
+                return (
+                    f"{count} {need} a fixed row or environment; `{SELECT_FAILED}` writes their tasks "
+                    "for a run of their own, which keeps what is scored"
+                )
+
+
+def _of_only(command: str, rollouts: Collection[str]) -> str:
+    """Return a command that verifies these rollouts alone, where it can: commands of other programs
+    cannot.
+    """
+    text = command.removesuffix("`")
+    if not text.startswith(("palestra reverify", "`palestra reverify")):
+        return command
+    options = "".join(f" --only {shlex.quote(name)}" for name in rollouts)
+    return f"{text}{options}{command[len(text) :]}"
 
 
 class FailedAttempts:
@@ -121,18 +208,26 @@ class FailedAttempts:
         noted = self._last.setdefault(key, _LastAttempt())
         if noted.take(attempt if isinstance(attempt, int) else 1):
             noted.terminal = row.get(FAILURE_TERMINAL) is True
-            noted.retriable = row.get(RETRIABLE) is True
+            noted.retriable = is_retriable(row.get(RETRIABLE), row.get(FAILURE_CLASS))
+            noted.failure_class = str(row.get(FAILURE_CLASS))
         if isinstance(row.get("response"), Mapping):
             noted.answered = True
-            self._reverify.add(reverify_in(str(row.get("hint") or "")))
+            if command := reverify_in(str(row.get("hint") or "")):
+                self._reverify.add(command)
 
-    def unscored(self, *, scored: Container[RolloutKey] = (), missing: int = 0) -> Unscored:
+    def unscored(
+        self,
+        *,
+        scored: Container[RolloutKey] = (),
+        missing: int = 0,
+        only: Collection[str] = (),
+    ) -> Unscored:
         """Count the remedies of the rollouts not in `scored`, plus `missing` rollouts without any
-        attempt.
+        attempt. `only`: the names of the rollouts, when these are not a whole run.
         """
         counts = Counter(noted.remedy for key, noted in self._last.items() if key not in scored)
         counts[Remedy.RESUME] += missing
-        return Unscored(counts, the_command(self._reverify))
+        return Unscored(counts, the_command(self._reverify), only)
 
     def keys(self) -> frozenset[RolloutKey]:
         """Return the rollouts with a failed attempt."""
@@ -145,6 +240,7 @@ class _LastAttempt:
     terminal: bool = False
     retriable: bool = False
     answered: bool = False
+    failure_class: str = ""
 
     def take(self, number: int) -> bool:
         """Record the attempt number. Return whether this attempt is the last one so far."""
@@ -154,7 +250,10 @@ class _LastAttempt:
     @property
     def remedy(self) -> Remedy:
         return remedy_of(
-            terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
+            terminal=self.terminal,
+            retriable=self.retriable,
+            was_answered=self.answered,
+            failure_class=self.failure_class,
         )
 
 
@@ -174,6 +273,13 @@ def hint_with(own_hint: str, reverify: str) -> str:
 def own_hint(hint: str) -> str:
     """Return a hint without the text that `hint_with` added."""
     return hint.partition(_KEPT)[0].removesuffix("; ")
+
+
+def failure_kind(failure_class: str, cause: str, message: str) -> tuple[str, str, str]:
+    """Return what groups failures: class, cause, and the message without quoted values and
+    numbers.
+    """
+    return failure_class, cause, _VALUE.sub("#", message)
 
 
 def reverify_in(hint: str) -> str:

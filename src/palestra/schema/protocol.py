@@ -21,9 +21,22 @@ required.
 TRANSFORMS_VALUE = "value"
 
 
+REWARD_COMPONENTS = "reward_components"
+"""The field of a verify response with the parts of the reward, by name."""
+
+EXTRACTED_ANSWER = "extracted_answer"
+"""The field of a verify response with the answer that the verifier read from the response."""
+
+EXPECTED_ANSWER = "expected_answer"
+"""The field of a task row with the right answer."""
+
 TOOL_FAILURES = "tool_failures"
 """The field of a verify response that lists the rollout's tool calls with an unexpected exception,
 as `[{"tool": …, "type": …, "message": …}]`. Absent without such calls."""
+
+OUTSIDE_REWARD_RULES = "outside_reward_rules"
+"""The field of a verify response whose reward lies outside the environment's `RewardRules`: the lowest
+and the highest reward of the rules. Absent for other rewards."""
 
 
 class RunRequest(WireModel):

@@ -2,6 +2,7 @@
 
 import codecs
 import errno
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 ATTEMPT_INDEX = "_ng_attempt_index"
 """The number of attempts before this one; absent on the first."""
+PREVIOUS_REWARD = "previous_reward"
+"""The reward of a stored row before it was verified again."""
 ROLLOUT_ID = "_ng_rollout_id"
 """An id that the row's author chose for the rollout, instead of `<task>-<rollout>`."""
 MODEL_CALL_CAPTURE = "ng_model_call_capture"
@@ -108,9 +111,23 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
                 return
-            yield Line(
-                number, None, f"not JSON ({error})", torn=not has_line_end, ended=has_line_end
-            )
+            problem = f"not JSON ({_cut_off(raw) or error})"
+            yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
+
+
+def _cut_off(raw: bytes) -> str:
+    """Return where a line ends that was cut off; empty when something else is wrong with it."""
+    text = raw.rstrip(b"\r\n").decode("utf-8", "replace")
+    try:
+        json.loads(text)
+    except RecursionError:
+        return ""
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated string"):
+            return f"the line ends inside the string that begins in column {error.pos + 1}"
+        if error.pos >= len(text):
+            return f"the line ends too early, after column {len(text)}"
+    return ""
 
 
 def _next_line(file: IO[bytes], most_bytes: int) -> bytes:

@@ -1,12 +1,31 @@
 """The file names of a run. All of them are derived from the stem of the rollouts file."""
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Final
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
+INPUTS_ENDING: Final = "_materialized_inputs.jsonl"
+FAILURES_ENDING: Final = "_failures.jsonl"
+_MANIFEST: Final = "_manifest.json"
+_TASKS: Final = "_tasks.jsonl"
+"""The ending of the task rows that `palestra eval` writes beside a run."""
+_COMPANION_ENDINGS: Final = (
+    INPUTS_ENDING,
+    FAILURES_ENDING,
+    _MANIFEST,
+    "_aggregate_metrics.json",
+    "_reward_profiling.jsonl",
+    "_agent_metrics.json",
+    "_report.html",
+    "_events.jsonl",
+)
+_NOT_FINAL: Final = re.compile(r"\.(?:bak\d*|tmp|new(?:-[^.]*)?|merging|partial)$")
+"""The ending of files that were moved aside, or are not whole yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +60,7 @@ class RunPaths:
     @property
     def materialized_inputs(self) -> Path:
         """The expanded rows, one per requested rollout."""
-        return self._sibling("_materialized_inputs.jsonl")
+        return self._sibling(INPUTS_ENDING)
 
     def new_inputs(self, token: str) -> Path:
         """Return a temporary path for materialized inputs. `token`: makes the path unique to one
@@ -52,12 +71,12 @@ class RunPaths:
     @property
     def failures(self) -> Path:
         """The file with one row per failed attempt."""
-        return self._sibling("_failures.jsonl")
+        return self._sibling(FAILURES_ENDING)
 
     @property
     def manifest(self) -> Path:
         """The file that records the inputs and settings of the run."""
-        return self._sibling("_manifest.json")
+        return self._sibling(_MANIFEST)
 
     @property
     def new_manifest(self) -> Path:
@@ -89,6 +108,14 @@ class RunPaths:
         """The file with the events of the run, when the user writes them there (`--json-events`)."""
         return self._sibling("_events.jsonl")
 
+    def owns(self, path: Path) -> bool:
+        """Whether a file is the output or one beside it, by its name; also when it was moved aside."""
+        name = bare_name(path.with_name(_NOT_FINAL.sub("", path.name)))
+        is_beside = name.startswith(self._sibling("_").name) and name.endswith(
+            (*_COMPANION_ENDINGS, _TASKS)
+        )
+        return path.parent == self.output.parent and (is_beside or name == bare_name(self.output))
+
     def recorded(self) -> tuple[Path, ...]:
         """Return every file that a run writes."""
         return (
@@ -106,6 +133,29 @@ class RunPaths:
     def all(self) -> tuple[Path, ...]:
         """Return the paths of all files, whether they exist or not."""
         return (*self.recorded(), *self.derived(), self.report)
+
+
+def goes_with_a_run(path: Path) -> bool:
+    """Whether a file is one that a run has beside its output, or one that was moved aside, and not
+    the output of a run itself.
+    """
+    if _NOT_FINAL.search(path.name):
+        return True
+    own_files = RunPaths(path)
+    if own_files.manifest.exists() or with_compressed(own_files.materialized_inputs):
+        return False
+    name = bare_name(path)
+    # Another program may end the names of its outputs so.
+    return name.endswith(_COMPANION_ENDINGS) or (name.endswith(_TASKS) and any(_runs_owning(path)))
+
+
+def _runs_owning(path: Path) -> Iterator[RunPaths]:
+    """Yield the runs in a file's folder to which it belongs."""
+    for ending in (_MANIFEST, INPUTS_ENDING):
+        for file in path.parent.glob(f"*{ending}"):
+            run = RunPaths(file.with_name(f"{file.name.removesuffix(ending)}.jsonl"))
+            if run.owns(path):
+                yield run
 
 
 def _common(folders: Iterable[Path]) -> Path:

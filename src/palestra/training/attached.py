@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import yaml
 
-from palestra.errors import PalestraError, RunFailed, ServerDied
+from palestra.errors import PalestraError, ServerDied
 from palestra.fleet import (
     AttachedFleet,
     ChildExit,
@@ -86,8 +86,6 @@ class AttachedServers:
             return
         fleet_end = read_ended_fleet(run)
         if fleet_end is not None:
-            if fleet_end.servers_lived:
-                raise RunFailed(fleet_end.message, hint=fleet_end.hint) from error
             if fleet_end.server:
                 self.ending = ChildExit(
                     fleet_end.server,
@@ -95,9 +93,7 @@ class AttachedServers:
                     fleet_end.last_lines,
                     pid=fleet_end.server_pid,
                 )
-            raise ServerDied(
-                fleet_end.message, hint=fleet_end.hint, server=fleet_end.server
-            ) from error
+            raise fleet_end.as_error() from error
         if not run.alive():
             raise ServerDied(
                 f"the fleet at {self._address.url} is gone: its own process {run.pid} (`palestra "

@@ -17,7 +17,7 @@ MODEL, TOOL, VERIFY = "/v1/responses", "tool", "/verify"
 
 
 RETRYING: Final = "retrying"
-WITHIN: Final = frozenset({"upstream", RETRYING})
+WITHIN: Final = frozenset({"model server", RETRYING})
 """Phases that are part of another call: the endpoint's time counts as the model's."""
 
 

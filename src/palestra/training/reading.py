@@ -7,6 +7,8 @@ from palestra.errors import CallError, CallEvidence, Layer, Outcome, VerifierErr
 from palestra.rollouts import checked
 from palestra.schema import (
     AGENT_REF,
+    REWARD_ADVICE,
+    REWARD_COMPONENTS,
     ROLLOUT_INDEX,
     TASK_INDEX,
     Response,
@@ -23,7 +25,6 @@ from palestra.training.raw import RawRow
 from palestra.training.settings import ClientSettings, OnViolation
 from palestra.training.tokens import read_turns
 
-COMPONENTS = "reward_components"
 _IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
 
 BYTES_OF_AN_ID = 36
@@ -73,7 +74,7 @@ def completed(
         attempt=job.attempt,
         agent=job.agent,
         reward=reward,
-        reward_components=_components(fields.get(COMPONENTS)),
+        reward_components=_components(fields.get(REWARD_COMPONENTS)),
         chains=tokens.chains,
         stop_reason=(details.true_reason if details else "") or "stop",
         truncated=is_truncated(response),
@@ -99,13 +100,13 @@ def _components(raw_components: Any) -> dict[str, float]:
     for name, value in (
         raw_components.items()
         if isinstance(raw_components, Mapping)
-        else [(COMPONENTS, raw_components)]
+        else [(REWARD_COMPONENTS, raw_components)]
     ):
         part = finite_reward(value)
         if part is None or raw_components is value:
             raise VerifierError(
                 f"the verify response has reward component {name!r} = {no_reward(value)}",
-                hint="verify must return a finite number for each name in `reward_components`",
+                hint=REWARD_ADVICE,
             )
         components[str(name)] = part
     return components

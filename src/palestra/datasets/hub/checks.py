@@ -11,10 +11,10 @@ from typing import Final
 from palestra.config import ServerType, load_config, renamed
 from palestra.datasets.problems import LineRanges
 from palestra.errors import ConfigError, InputDataError
-from palestra.schema import CREATE_PARAMS, read_jsonl
+from palestra.schema import CREATE_PARAMS, EXPECTED_ANSWER, read_jsonl
 from palestra.settings import HubUpload
 
-WANTED: Final = ("reward_profiles", "expected_answer")
+WANTED: Final = ("reward_profiles", EXPECTED_ANSWER)
 """The fields that rows of a train file should have, but need not."""
 
 

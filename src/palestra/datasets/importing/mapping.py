@@ -8,12 +8,11 @@ import orjson
 
 from palestra.config import nearest
 from palestra.datasets.prompts import PromptTemplate, fill_row
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
+from palestra.schema import CREATE_PARAMS, EXPECTED_ANSWER, JsonDict, JsonObject
 
-ANSWER: Final = "expected_answer"
 CHATS: Final = ("messages", "conversations", "conversation")
 QUESTIONS: Final = ("question", "problem", "prompt", "query", "instruction", "input")
-ANSWERS: Final = (ANSWER, "answer", "target", "label", "output")
+ANSWERS: Final = (EXPECTED_ANSWER, "answer", "target", "label", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,11 @@ class ColumnMapping:
         """Convert a record to a row. Raises ValueError that states what is missing or wrong."""
         if not isinstance(record, Mapping):
             raise ValueError("is not an object")  # noqa: TRY004  # data, not code
-        columns = {**self.fields, **({ANSWER: self.answer} if self.answer else {})}
+        columns = {**self.fields, **({EXPECTED_ANSWER: self.answer} if self.answer else {})}
         mapped = {name: _value(record, column) for name, column in columns.items()}
         unmapped = {name: value for name, value in record.items() if name not in columns.values()}
         row = {**unmapped, **mapped}
-        if not self.answer and ANSWER not in row:
+        if not self.answer and EXPECTED_ANSWER not in row:
             _guess_answer(row)
         if self.prompt is not None:
             row.pop(CREATE_PARAMS, None)
@@ -72,7 +71,11 @@ def _asking(row: JsonDict) -> JsonDict:
         params: JsonDict = {"input": items}
         if isinstance(row.get("tools"), list):
             params["tools"] = tools_of(row.pop("tools"))
-        return {**({ANSWER: answer} if answer is not None else {}), **row, CREATE_PARAMS: params}
+        return {
+            **({EXPECTED_ANSWER: answer} if answer is not None else {}),
+            **row,
+            CREATE_PARAMS: params,
+        }
     question = _first(row, QUESTIONS)
     if question is None or not isinstance(row[question], str):
         columns = ", ".join(sorted(row)) or "none"
@@ -87,7 +90,7 @@ def _asking(row: JsonDict) -> JsonDict:
 def _guess_answer(row: JsonDict) -> None:
     answer = _first(row, ANSWERS)
     if answer is not None:
-        row[ANSWER] = row.pop(answer)
+        row[EXPECTED_ANSWER] = row.pop(answer)
 
 
 def _first(row: JsonObject, names: Sequence[str]) -> str | None:

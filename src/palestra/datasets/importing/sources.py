@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import orjson
 
 from palestra.datasets.packed import open_rows
-from palestra.datasets.problems import RowProblems
+from palestra.datasets.problems import RowProblems, missing_file
 from palestra.errors import InputDataError, require_extra
 from palestra.schema import (
     COMPRESSED_SUFFIXES,
@@ -24,6 +24,7 @@ from palestra.schema import (
     other_than_text,
     read_jsonl,
 )
+from palestra.system import shown
 
 if TYPE_CHECKING:
     import _csv
@@ -46,14 +47,14 @@ def records_of(path: Path) -> Records:
     suffix = Path(path.stem).suffix if named_packed else path.suffix
     reader = _READERS.get(suffix.lower())
     if path.is_dir():
-        raise InputDataError(f"{path} is a folder, not a file of rows")
+        raise InputDataError(f"{shown(path)} is a folder, not a file of rows")
     if reader is None:
         raise InputDataError(
             f"{path}: {suffix or 'a file without an ending'} is not a format that can be imported",
             hint=f"known: {', '.join(sorted(_READERS))}, each also with .gz or .zst",
         )
     if not path.is_file():
-        raise InputDataError(f"{path} does not exist")
+        raise missing_file(path)
     try:
         if named_packed or is_compressed(path):
             yield from _unpacked(path, suffix, reader)

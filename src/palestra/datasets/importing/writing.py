@@ -24,19 +24,19 @@ class RowFile:
 
 
 def write_rows(
-    records: Iterable[Line],
+    sources: Sequence[Path],
+    reader: Callable[[Path], Iterable[Line]],
     make: Callable[[Any], JsonDict],
     output: Path,
     *,
-    source: Path,
     doors: Sequence[RowEndpoint] = (),
 ) -> RowFile:
-    """Convert each record with `make` and write the rows. `make` raises ValueError for a record
-    that it cannot convert.
+    """Convert each record that `reader` yields of the sources with `make`, and write the rows. `make`
+    raises ValueError for a record that it cannot convert.
 
     Raises InputDataError that lists every record without a valid row; no file is written then.
     """
-    if output.resolve() == source.resolve():
+    if output.resolve() in {source.resolve() for source in sources}:
         raise InputDataError(f"{output} would replace its own source")
     problems = RowProblems()
     check = RowCheck(doors)
@@ -44,11 +44,12 @@ def write_rows(
 
     def lines() -> Iterator[bytes]:
         nonlocal count
-        for record in records:
-            row = _written_file(record, make, check, source, problems)
-            if row is not None:
-                count += 1
-                yield orjson.dumps(row) + b"\n"
+        for source in sources:
+            for record in reader(source):
+                row = _written_file(record, make, check, source, problems)
+                if row is not None:
+                    count += 1
+                    yield orjson.dumps(row) + b"\n"
 
     with Outputs() as outputs:
         write = outputs.make(output)
@@ -56,7 +57,8 @@ def write_rows(
             write(line)
         problems.raise_if_any(hint="nothing was written; fix these rows, or remove them")
         if not count:
-            raise InputDataError(f"{source} has no rows")
+            names = " and ".join(map(str, sources))
+            raise InputDataError(f"{names} {'has' if len(sources) == 1 else 'have'} no rows")
         outputs.put_in_place()
     return RowFile(output, count)
 

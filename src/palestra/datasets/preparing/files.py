@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from palestra.datasets.entries import AgentDataset, DatasetEntry, DatasetType, DataSource, Download
-from palestra.errors import InputDataError
+from palestra.datasets.problems import missing_file
+from palestra.errors import InputDataError, Problem
 
 Mode = Literal["train_preparation", "example_validation"]
 
@@ -83,6 +84,18 @@ def fetch(
             )
 
 
+def unavailable(located: Iterable[Located]) -> tuple[Problem, ...]:
+    """Return a problem for each dataset without a file, when no command can download or make it."""
+    return tuple(
+        Problem(f"{absent.dataset}: {missing.message}", hint=missing.hint, file=str(absent.path))
+        for absent in located
+        if not absent.there
+        and absent.entry.source("huggingface") is None
+        and not absent.entry.prepare_script
+        for missing in (missing_file(absent.path),)
+    )
+
+
 def _missing(absent: Located) -> str:
     return f"  {absent.path} ({absent.entry.type} dataset {absent.dataset})"
 
@@ -92,7 +105,7 @@ def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
     entries = [absent.entry for absent in missing]
     hub_entries = [entry for entry in entries if entry.source("huggingface")]
     if hub_entries and not may_download:
-        hints.append("+should_download=true (--download) downloads those with an identifier")
+        hints.append("--download downloads those with an identifier")
     if any(entry.prepare_script for entry in entries):
         hints.append("`palestra benchmark prepare` makes those with a prepare_script")
     if any(not entry.source("huggingface") and not entry.prepare_script for entry in entries):

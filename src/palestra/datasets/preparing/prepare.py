@@ -2,11 +2,10 @@
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palestra.config import nearest
 from palestra.datasets.entries import AgentDataset, DatasetEntry
 from palestra.datasets.measures.rows import TOKENS, RowMeasures
 from palestra.datasets.metrics import DatasetMetrics, contradictions
@@ -16,12 +15,8 @@ from palestra.datasets.preparing.rows import DatasetRows, TakenRows
 from palestra.datasets.problems import RowProblems
 from palestra.datasets.prompts import load_prompt
 from palestra.datasets.request_models import RowEndpoint
-from palestra.datasets.row_checks import KNOWN_PARAMS
 from palestra.errors import InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
-
-MISSPELT_FROM = 0.85
-"""The minimum similarity at which an unknown parameter counts as a misspelt known one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +91,6 @@ def prepare_datasets(
     settings: PrepareSettings,
     *,
     doors: Mapping[str, Sequence[RowEndpoint]],
-    report: Callable[[str], None],
 ) -> list[PreparedFile]:
     """Check and measure every row, write all rows with their agent, then write the metrics.
 
@@ -107,7 +101,7 @@ def prepare_datasets(
     examined = _planned(located, settings, doors)
     _refuse_own_inputs(examined, settings)
     with Outputs() as outputs:
-        _write_rows(examined, outputs, settings, report)
+        _write_rows(examined, outputs, settings)
         _compare(examined, overwrite=settings.overwrite_metrics_conflicts)
         prepared = _write_metrics(examined, outputs, settings)
         outputs.put_in_place()
@@ -195,7 +189,6 @@ def _write_rows(
     examined: Sequence[_Examined],
     outputs: Outputs,
     settings: PrepareSettings,
-    report: Callable[[str], None],
 ) -> None:
     """Check, measure and write the rows of every dataset. The file of a type holds its datasets in
     order.
@@ -216,7 +209,6 @@ def _write_rows(
                     write_own(line)
                     write_of_type(line)
             dataset.measures = taken_rows.measures
-            _warn_of(taken_rows.unknown_params, dataset, report)
             if not taken_rows.count:
                 empty.append(f"{dataset.rows.path} has no rows")
             elif not dataset.measures.examples and not problems:
@@ -228,15 +220,6 @@ def _write_rows(
         raise InputDataError(
             "\n".join(empty), hint=f"each line must be one task: a JSON object with {CREATE_PARAMS}"
         )
-
-
-def _warn_of(unknown: Collection[str], dataset: _Examined, report: Callable[[str], None]) -> None:
-    for name in sorted(unknown):
-        if near := nearest(name, KNOWN_PARAMS, cutoff=MISSPELT_FROM):
-            report(
-                f"warning: {dataset.rows.path}: /{CREATE_PARAMS}/{name} is not a known "
-                f"parameter, so the endpoint receives it unchanged; did you mean {near!r}?"
-            )
 
 
 def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
@@ -262,7 +245,7 @@ def _compare(examined: Sequence[_Examined], *, overwrite: bool) -> None:
         "\n".join(report_lines),
         hint="the new numbers are in "
         + ", ".join(str(dataset.conflict_path) for dataset in conflicts)
-        + "; if they are right, +overwrite_metrics_conflicts=true (--overwrite-metrics-conflicts)",
+        + "; if they are right, --overwrite-metrics-conflicts",
     )
 
 

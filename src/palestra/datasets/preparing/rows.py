@@ -68,11 +68,6 @@ class TakenRows:
         self._check = RowCheck(self.rows.doors)
         self._ending = f', "{AGENT_REF}": {json.dumps(self.rows.reference)}}}'.encode()
 
-    @property
-    def unknown_params(self) -> set[str]:
-        """The unknown request parameters that were found in rows."""
-        return self._check.unknown_params
-
     def lines(self) -> Iterator[bytes]:
         """Yield the output lines of the selected rows, each with its agent. Raises InputDataError:
         the file cannot be read.

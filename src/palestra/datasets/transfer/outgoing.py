@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, final
 
+from palestra.datasets.problems import missing_file
 from palestra.datasets.transfer.files import sha256_of
 from palestra.errors import InputDataError
 
@@ -83,7 +84,7 @@ class Outgoing:
 def outgoing(path: Path) -> Outgoing:
     """Read a file's size and sha256. Raises InputDataError: the file does not exist or is empty."""
     if not path.is_file():
-        raise InputDataError(f"input_jsonl_fpath: there is no file {path}")
+        raise missing_file(path, "input_jsonl_fpath:")
     size = path.stat().st_size
     if size == 0:
         raise InputDataError(f"{path} is empty", hint="nothing was uploaded")

@@ -59,7 +59,7 @@ def merge(
     allow_partial: bool = False,
     overwrite: bool = False,
     run_size: RunSize | None = None,
-    report: Callable[[str], object] = str,
+    report: Callable[[str], object] = lambda _: None,
 ) -> MergePlan:
     """Merge `shards` (files, folders, globs) into `output` and its companion files.
 

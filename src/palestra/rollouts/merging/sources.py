@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
+from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
-from palestra.schema import RunPaths
-from palestra.system import FileState, lock
+from palestra.schema import RunPaths, goes_with_a_run
+from palestra.system import FileState, lock, matching_files
 
 BUFFER_BYTES = 1 << 20
 MOST_OPEN = 64
@@ -156,16 +157,6 @@ def _changed(path: Path) -> InputDataError:
 
 
 MOST_NAMED = 10
-_DERIVED = (
-    "_materialized_inputs.jsonl",
-    "_failures.jsonl",
-    "_manifest.json",
-    "_aggregate_metrics.json",
-    "_reward_profiling.jsonl",
-    "_agent_metrics.json",
-)
-_TASKS = "_tasks.jsonl"
-_ASIDE = (".bak", ".tmp", ".new", ".merging")
 
 
 class OtherRun(InputDataError):
@@ -262,33 +253,16 @@ def _files_named(item: str, output: Path) -> Iterator[Path]:
             )
         candidates = [path]
     elif glob.has_magic(item):
-        candidates = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
+        candidates = list(matching_files(item))
         if not candidates:
             raise InputDataError(f"no file matches {item}")
     else:
-        raise InputDataError(f"shard {path} does not exist")
+        raise InputDataError(f"shard {path} does not exist{did_you_mean_path(path)}")
     for candidate in candidates:
-        if candidate.is_dir() or _goes_with_a_run(candidate):
+        if candidate.is_dir() or goes_with_a_run(candidate):
             continue
         if candidate.resolve() != output.resolve():
             yield candidate
-
-
-def _goes_with_a_run(path: Path) -> bool:
-    """Whether the file is a companion file that a run writes beside its output, or a backup or
-    temporary file.
-    """
-    if path.name.endswith(_ASIDE):
-        return True
-    if RunPaths(path).manifest.exists():
-        return False
-    return path.name.endswith(_DERIVED) or _holds_tasks_of_a_run(path)
-
-
-def _holds_tasks_of_a_run(path: Path) -> bool:
-    """Whether the file has the task rows that a command made for the run in the same folder."""
-    runs = path.parent.glob("*_manifest.json") if path.name.endswith(_TASKS) else ()
-    return any(path.name.startswith(run.name.removesuffix("manifest.json")) for run in runs)
 
 
 def _shard(path: Path) -> ShardToMerge:
@@ -334,7 +308,7 @@ def _check_manifests(shards: Sequence[ShardToMerge], run_size: RunSize | None) -
             f"{len(others)} of {len(shards)} shards belong to another run than "
             f"{reference.paths.output}\n  " + "\n  ".join(lines[:MOST_NAMED]),
             hint="merge each run separately, or collect those shards again from the same rows "
-            "and settings",
+            "and settings: to split a run, give each part all rows and its share, `--shard I/N`",
         )
 
 

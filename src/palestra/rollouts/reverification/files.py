@@ -7,8 +7,7 @@ rows. The last step turns it into the output and the failures file.
 
 import contextlib
 import os
-import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -197,18 +196,23 @@ def _write_manifest(
     )
 
 
-def copy_inputs(candidates: Iterable[Path | None], target: Path) -> None:
-    """Copy the first of these files that has materialized inputs to `target`, whole.
+def copy_inputs(candidates: Iterable[Sequence[Path]], target: Path) -> None:
+    """Copy the first of these groups of files that has materialized inputs to `target`, whole.
 
     Nothing is done when there is none, or when `target` exists. Raises JournalFailed: the disk
     refuses the copy.
     """
-    source = next((path for path in candidates if path and _is_materialized(path)), None)
-    if source is None or target.exists():
+    sources = next(
+        (paths for paths in candidates if paths and all(map(_is_materialized, paths))), ()
+    )
+    if not sources or target.exists():
         return
     try:
-        with open_packed(source) as rows, replacing(target) as copy:
-            shutil.copyfileobj(rows, copy)
+        with replacing(target) as copy:
+            for source in sources:
+                with open_packed(source) as rows:
+                    for row in rows:  # the last one may lack its end of line
+                        copy.write(row if row.endswith(b"\n") else row + b"\n")
     except OSError as error:
         raise JournalFailed(f"{error.filename}: {error.strerror}", hint=_ROOM) from error
 
@@ -241,6 +245,19 @@ def read_manifest(path: Path) -> JsonDict:
             f"{path} cannot be read as the record of what was verified ({error!r})",
             hint="start again with --overwrite",
         ) from error
+
+
+def rows_to_verify(output: Path) -> int | None:
+    """Return how many rows the re-verification had that wrote `output`; None when `output` is not
+    that of a re-verification, 0 when its manifest does not say. Raises InputDataError: its manifest
+    is invalid.
+    """
+    path = ReverifyPaths(output).manifest
+    if not path.exists():
+        return None
+    origin = read_manifest(path)["made_from"]
+    rows = origin.get("rows") if isinstance(origin, Mapping) else None
+    return rows if isinstance(rows, int) else 0
 
 
 class Partial:

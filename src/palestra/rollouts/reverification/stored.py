@@ -20,6 +20,8 @@ from palestra.schema import (
     EMPTY_ANSWER,
     FAILURE_CLASS,
     JUDGE_REPLAY,
+    OUTSIDE_REWARD_RULES,
+    PREVIOUS_REWARD,
     ROLLOUT_INDEX,
     TASK_INDEX,
     JsonDict,
@@ -29,7 +31,6 @@ from palestra.schema import (
 )
 
 RESPONSE = "response"
-PREVIOUS = "previous_reward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,9 @@ class StoredRow:
         return f"{file}line {self.line}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-_OF_THE_VERDICT = frozenset({RESPONSE, "reward", PREVIOUS, JUDGE_REPLAY, EMPTY_ANSWER})
+_OF_THE_VERDICT = frozenset(
+    {RESPONSE, "reward", PREVIOUS_REWARD, JUDGE_REPLAY, EMPTY_ANSWER, OUTSIDE_REWARD_RULES}
+)
 _OF_THE_ROLLOUT = _OF_THE_VERDICT | {*IDENTITY, CREATE_PARAMS}
 
 

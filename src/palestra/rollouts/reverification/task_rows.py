@@ -2,19 +2,22 @@
 lack.
 
 A task row is found by (task, rollout), else by task. When either side has no indices, it is found
-by the prompt, which must belong to a single task. The file stays on disk; memory holds one digest
+by the prompt, which must belong to a single task. The rows stay on disk; memory holds one digest
 and one offset per row.
 """
 
 import hashlib
+import shutil
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Self, final
 
 import orjson
 
-from palestra.datasets import RowProblems
+from palestra.datasets import RowProblems, missing_file
 from palestra.errors import InputDataError
 from palestra.schema import (
     AGENT_REF,
@@ -23,6 +26,8 @@ from palestra.schema import (
     TASK_INDEX,
     JsonDict,
     JsonObject,
+    is_compressed,
+    open_packed,
     plain_input,
 )
 
@@ -32,39 +37,47 @@ _SEVERAL = -1
 
 
 class TaskRows:
-    """An index of a file of materialized inputs or tasks. Use it as a context manager.
+    """An index of files of materialized inputs or tasks, as of one. Use it as a context manager.
 
-    `by_prompt`: ignore the indices, because the file belongs to no run or to another run. Raises
-    InputDataError: the file cannot be read or contains invalid rows.
+    `by_prompt`: ignore the indices, because the files belong to no run or to another run. Raises
+    InputDataError: a file cannot be read or contains invalid rows.
     """
 
-    def __init__(self, path: Path, *, by_prompt: bool = False) -> None:
-        self.path = path
+    def __init__(self, *paths: Path, by_prompt: bool = False) -> None:
+        self.paths = paths
         self._by_prompt = by_prompt
-        self._file: IO[bytes] | None = None
+        self._open = ExitStack()
+        self._files: list[IO[bytes]] = []
+        self._starts: list[int] = []
+        """The offset at which each file begins in the index."""
         self._offsets: dict[int, int] = {}
         self._fields_of_prompt: dict[int, int] = {}
         self._indexed = False
-        self.digest = digest_of(path)
+        self.digest = "+".join(map(digest_of, paths))
 
     def __enter__(self) -> Self:
         problems = RowProblems()
-        self._file = self.path.open("rb")
         offset = count = 0
-        for number, raw in enumerate(self._file, start=1):
-            was_added = self._take(raw, offset)
-            if was_added:
-                problems.add(self.path, number, was_added)
-            count += bool(raw.strip())
-            offset += len(raw)
+        for path in self.paths:
+            file = self._open.enter_context(_plain_file(path))
+            self._files.append(file)
+            self._starts.append(offset)
+            for number, raw in enumerate(file, start=1):
+                was_added = self._take(raw, offset)
+                if was_added:
+                    problems.add(path, number, was_added)
+                count += bool(raw.strip())
+                offset += len(raw)
         problems.raise_if_any()
         if not count:
-            raise InputDataError(f"{self.path} has no rows")
+            raise InputDataError(f"{self._names()} has no rows")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._open.close()
+
+    def _names(self) -> str:
+        return " and ".join(path.name for path in self.paths)
 
     def _take(self, raw: bytes, offset: int) -> str:
         """Add the row of a line to the index. Return its problem, or an empty string."""
@@ -102,12 +115,12 @@ class TaskRows:
             for key in _indices(rollout):
                 if key in self._offsets:
                     return self._read_row(self._offsets[key])
-            return f"{self.path.name} has no row of its task"
+            return f"{self._names()} has no row of its task"
         offset = self._offset_by_prompt(rollout)
         if offset is None:
-            return f"{self.path.name} has no row with its prompt"
+            return f"{self._names()} has no row with its prompt"
         if offset == _SEVERAL:
-            return f"{self.path.name} has rows that differ with its prompt"
+            return f"{self._names()} has rows that differ with its prompt"
         return self._read_row(offset)
 
     def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
@@ -125,10 +138,10 @@ class TaskRows:
         return self._offsets.get(_prompt(rollout, instructed=False)) if exact is None else exact
 
     def _read_row(self, offset: int) -> JsonDict:
-        if self._file is None:
-            raise RuntimeError(f"{self.path} was read before it was opened, or after it was closed")
-        self._file.seek(offset)
-        row: JsonDict = orjson.loads(self._file.readline())
+        at = bisect_right(self._starts, offset) - 1
+        file = self._files[at]
+        file.seek(offset - self._starts[at])
+        row: JsonDict = orjson.loads(file.readline())
         return row
 
 
@@ -173,7 +186,7 @@ class FoundTaskRows:
             if isinstance(row, dict):
                 lacking = {name: value for name, value in row.items() if name not in rollout}
                 if lacking:
-                    self._used[file.path] = None
+                    self._used |= dict.fromkeys(file.paths)
                 return lacking
         return {}
 
@@ -184,7 +197,7 @@ class FoundTaskRows:
         for file in self._files:
             row = file.row_of_run(rollout)
             if row is not None:
-                self._used[file.path] = None
+                self._used |= dict.fromkeys(file.paths)
                 return row
         return None
 
@@ -216,12 +229,29 @@ def _number(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest())
 
 
+@contextmanager
+def _plain_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file whose rows can be read again by their offset: of a compressed one, a copy."""
+    if not is_compressed(path):
+        with path.open("rb") as plain:
+            yield plain
+        return
+    with TemporaryFile() as copy:
+        try:
+            with open_packed(path) as rows:
+                shutil.copyfileobj(rows, copy)
+        except (OSError, EOFError) as error:
+            raise InputDataError(f"{path} cannot be read: {error}") from error
+        copy.seek(0)
+        yield copy
+
+
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file. Raises InputDataError: it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:
-        raise InputDataError(f"{path} does not exist") from None
+        raise missing_file(path) from None
     except OSError as error:
         raise InputDataError(f"{path}: {error.strerror}") from error

@@ -124,7 +124,8 @@ class UnverifiedAnswers:
         """Return a message for the user with the number of rows."""
         without = self.failed - len(self)
         unanswered = f"; {without} more failed before the model had answered" if without else ""
-        return f"{len(self)} of the failed rollouts have the model's answer{unanswered}"
+        verb = "has" if len(self) == 1 else "have"
+        return f"{len(self)} of the failed rollouts {verb} the model's answer{unanswered}"
 
 
 def _as_rollout(number: int, failure: JsonObject, tasks: TaskRows | FoundTaskRows | None) -> Line:

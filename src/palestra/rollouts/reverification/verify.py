@@ -28,7 +28,7 @@ from palestra.rollouts.collect import Progress
 from palestra.rollouts.results import described, line_of, raise_if_marked, reward_in
 from palestra.rollouts.reverification.changes import Changes
 from palestra.rollouts.reverification.files import Origin, Partial, is_failure, key_of_row
-from palestra.rollouts.reverification.stored import PREVIOUS, RESPONSE, StoredRow
+from palestra.rollouts.reverification.stored import RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.schema import (
     CREATE_PARAMS,
@@ -36,6 +36,7 @@ from palestra.schema import (
     FAILURE_CLASS,
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
+    PREVIOUS_REWARD,
     ROLLOUT_INDEX,
     TASK_INDEX,
     JsonDict,
@@ -328,7 +329,7 @@ class Verifier:
             await self._wait_for_the_fleet()
             error: CallError = DeadlineExceeded(
                 f"not verified within {self._timeout_s:g} s; it was awaiting {job.describe()}",
-                hint="raise --timeout, the limit of each row",
+                hint="raise the limit of each row: `palestra reverify --timeout SECONDS`",
             )
         except DeadlineExceeded as late:
             await self._wait_for_the_fleet()
@@ -403,7 +404,7 @@ def _verified(stored: StoredRow, fields: JsonDict, verify_fields: JsonObject) ->
     for name in (JUDGE_REPLAY, *IDENTITY):
         fields.pop(name, None)
     ending = ending_in(fields, reward)
-    row = {**fields, "reward": reward, PREVIOUS: stored.previous, **stored.identity()}
+    row = {**fields, "reward": reward, PREVIOUS_REWARD: stored.previous, **stored.identity()}
     if ending.empty:
         row[EMPTY_ANSWER] = True
     return Verified(ending, line_of(row))

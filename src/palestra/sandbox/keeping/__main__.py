@@ -36,8 +36,11 @@ class Launcher:
         # in the middle of a fork.
         signal.signal(signal.SIGCHLD, _no_more_than_a_word)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        poll = select.poll()  # takes numbers of files that are too high for select()
+        poll.register(self._requests, select.POLLIN)
+        poll.register(wake_reader, select.POLLIN)
         while True:
-            ready, _, _ = select.select([self._requests.fileno(), wake_reader], [], [])
+            ready = {fd for fd, _ in poll.poll()}
             if wake_reader in ready:
                 os.read(wake_reader, 4096)
                 self._look_after_children()

@@ -244,10 +244,12 @@ class _Run:
 
     def _status_line(self, status: int) -> bytes:
         deadline = time.monotonic() + SET_UP_WITHIN_S
+        poll = select.poll()
+        poll.register(status, select.POLLIN)
         line = b""
         while not line.endswith(b"\n"):
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([status], [], [], left_s)[0]:
+            if left_s <= 0 or not poll.poll(left_s * 1000):
                 raise NoVerdict(f"no program was started within {SET_UP_WITHIN_S:.0f} s")
             part = os.read(status, 1)
             if not part:

@@ -107,7 +107,10 @@ class WorkerHandle:
     def alive(self) -> bool:
         """Whether the idle worker has not ended."""
         # Its own end of the calls is closed with it; the nursery tells of it a moment later.
-        return not select.select([self.line, self.calls], [], [], 0)[0]
+        poll = select.poll()  # takes numbers of files that are too high for select()
+        poll.register(self.line, select.POLLIN)
+        poll.register(self.calls, select.POLLIN)
+        return not poll.poll(0)
 
     def kill(self) -> None:
         """Close the worker's sockets, so that the nursery kills it."""

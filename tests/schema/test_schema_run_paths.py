@@ -1,0 +1,38 @@
+"""Which files belong to a run, by their names."""
+
+from pathlib import Path
+
+import pytest
+
+from palestra.schema import RunPaths, goes_with_a_run
+
+OUTPUT = Path("out/run.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_own"),
+    [
+        ("run.jsonl", True),
+        ("run_failures.jsonl", True),
+        ("run_events.jsonl", True),
+        ("run_failures.jsonl.gz", True),
+        ("run_agent_tasks.jsonl", True),
+        ("run_manifest.json.bak2", True),
+        ("run_materialized_inputs.jsonl.new-7", True),
+        ("run_part1.jsonl", False),
+        ("other_failures.jsonl", False),
+        ("../run.jsonl", False),
+    ],
+)
+def test_a_run_owns_the_files_beside_its_output(name: str, is_own: bool) -> None:
+    assert RunPaths(OUTPUT).owns(OUTPUT.with_name("x").parent / name) is is_own
+
+
+def test_files_beside_an_output_go_with_its_run_and_other_outputs_do_not(tmp_path: Path) -> None:
+    for name in ("run_manifest.json", "odd_failures_manifest.json"):
+        (tmp_path / name).touch()
+
+    names = ("run_failures.jsonl", "run_tasks.jsonl", "other_reward_profiling.jsonl", "a.jsonl.bak")
+    assert all(goes_with_a_run(tmp_path / name) for name in names)
+    outputs = ("run.jsonl", "other_tasks.jsonl", "odd_failures.jsonl", "run_part1.jsonl")
+    assert not any(goes_with_a_run(tmp_path / name) for name in outputs)
