@@ -197,6 +197,49 @@ def test_a_reordered_dataset_is_recognised(tmp_path: Path) -> None:
         pair_tasks(a, load_side(path, name="B"))
 
     assert "2 of these rows have another task index" in caught.value.hint
+    pairs = pair_tasks(a, load_side(path, name="B"), by_rows=True)
+    assert (pairs.tasks_of_b[3], pairs.tasks_of_b[4]) == (4, 3)
+
+
+def test_a_selection_of_the_first_run_is_recognised(tmp_path: Path) -> None:
+    a = load_side(write_run(tmp_path / "a", SOLVED), name="A")
+    path = write_run(tmp_path / "b", {0: [1.0], 1: [1.0]})
+    for old, new in (("question 0", "question 3"), ("question 1", "question 7")):
+        edit(inputs_of(path), old, new)
+
+    with pytest.raises(InputDataError, match="do not have the same tasks") as caught:
+        pair_tasks(a, load_side(path, name="B"))
+
+    assert "palestra select" in caught.value.hint
+    assert "--allow-unmatched" not in caught.value.hint
+    with pytest.raises(InputDataError, match="10 only in A") as caught:
+        pair_tasks(a, load_side(path, name="B"), by_rows=True)
+    assert "--allow-unmatched" in caught.value.hint
+
+
+def test_a_selection_is_paired_by_its_rows(tmp_path: Path) -> None:
+    rewards = {task: [float(task), float(task)] for task in range(12)}
+    a = load_side(write_run(tmp_path / "a", rewards), name="A")
+    path = write_run(tmp_path / "b", {0: [3.5], 1: [7.5]})
+    for old, new in (("question 0", "question 3"), ("question 1", "question 7")):
+        edit(inputs_of(path), old, new)
+    b = load_side(path, name="B")
+    pairs = pair_tasks(a, b, allow_unmatched=True, by_rows=True)
+
+    assert (pairs.tasks, pairs.tasks_of_b) == ([3, 7], [0, 1])
+    assert any("paired by their rows" in text for text in pairs.notices)
+    comparison = comparison_of(a, b, pairs)
+    assert comparison.metrics[0].difference.value == 0.5
+
+
+def test_rows_that_are_twice_in_a_run_are_not_paired_by_rows(tmp_path: Path) -> None:
+    a = load_side(write_run(tmp_path / "a", {0: [1.0], 1: [1.0], 2: [1.0]}), name="A")
+    path = write_run(tmp_path / "b", {0: [1.0], 1: [1.0]})
+    edit(inputs_of(path), "question 0", "question 2")
+    edit(inputs_of(path), "question 1", "question 2")
+
+    with pytest.raises(InputDataError):
+        pair_tasks(a, load_side(path, name="B"), allow_unmatched=True, by_rows=True)
 
 
 def test_another_expected_answer_is_another_task(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from palestra.analysis import load_run
-from palestra.errors import InputDataError
+from palestra.errors import ConfigError, InputDataError
 from profiled_runs import Run, failed, key, lines, materialized, scored
 
 EVERY_KEY = [materialized(task, rollout) for task in range(6) for rollout in range(2)]
@@ -67,7 +67,7 @@ def test_missing_rollouts_are_refused_with_the_first_ten_and_the_way_out(tmp_pat
         run.load()
 
     assert caught.value.message.endswith("0:0, 1:0, 1:1, 2:0, 2:1, 3:0, 3:1, 4:0, 4:1, 5:0, …")
-    assert "++allow_partial_rollouts=True" in caught.value.hint
+    assert "--allow-partial" in caught.value.hint
     assert caught.value.exit_code == 2
 
 
@@ -196,7 +196,7 @@ def test_a_torn_last_line_is_refused_when_everything_is_wanted(tmp_path: Path) -
     with pytest.raises(InputDataError, match=r"the last line \(2\) is incomplete") as caught:
         run.load()
 
-    assert "++allow_partial_rollouts=True" in caught.value.hint
+    assert "--allow-partial" in caught.value.hint
 
 
 def test_a_torn_last_line_is_left_out_of_a_part_with_a_notice(tmp_path: Path) -> None:
@@ -285,6 +285,14 @@ def test_a_field_to_group_by_that_no_row_has_is_told(tmp_path: Path) -> None:
     frame = Run.write(tmp_path, [scored(0, 0, 1.0)]).load(group_by="metadata.sorce")
 
     assert "no row has a text in 'metadata.sorce' to group by" in frame.notices
+
+
+def test_a_field_to_group_by_that_no_row_has_can_be_refused(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0, topic="a")])
+
+    with pytest.raises(ConfigError, match="did you mean 'topic'") as raised:
+        run.load(group_by="topc", allow_ungrouped=False)
+    assert "response" not in raised.value.hint
 
 
 def test_responses_leave_no_trace_in_memory(tmp_path: Path) -> None:

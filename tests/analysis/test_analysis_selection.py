@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from palestra.analysis import RunFrame, load_side
 from palestra.analysis.selection.export import (
     check_destination,
     export_selection,
-    provenance_path,
     selection_origin,
 )
 from palestra.analysis.selection.select import (
@@ -26,7 +26,8 @@ from palestra.analysis.selection.select import (
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import wilson_interval
-from profiled_runs import Run, materialized, scored
+from palestra.rollouts import provenance_path
+from profiled_runs import Run, failed, materialized, scored
 
 MIDDLE = RateBand(0.1, 0.9)
 
@@ -157,9 +158,76 @@ def test_the_ends_of_all_pass_rates_are_no_edges(tmp_path: Path) -> None:
     assert [(task.verdict, task.more_rollouts) for task in tasks] == [(TaskVerdict.KEPT, 0)] * 2
 
 
-def exported(run: Run, out: Path) -> list[bytes]:
+def mixed_run(folder: Path) -> Run:
+    """Two rollouts per task: task 0 is scored; task 1 timed out once; task 2 never ended once; task
+    3 timed out twice.
+    """
+    keys = [(task, rollout) for task in range(4) for rollout in range(2)]
+    return Run.write(
+        folder,
+        [scored(*key, 1.0) for key in [(0, 0), (0, 1), (1, 0), (2, 0)]],
+        inputs=[materialized(*key) for key in keys],
+        failures=[failed(*key, "timeout") for key in [(1, 1), (3, 0), (3, 1)]],
+    )
+
+
+def test_failed_keeps_the_tasks_with_a_rollout_without_a_reward(tmp_path: Path) -> None:
+    frame = mixed_run(tmp_path).load(allow_partial=True)
+    selection = selection_of(frame, SelectionCriteria(failed=True))
+
+    assert verdicts(selection) == ["nothing failed", "kept", "kept", "kept"]
+    assert list(selection.kept) == [1, 2, 3]
+    assert selection.failures == {"timeout": 3, "never ended": 1}
+
+
+def test_failed_keeps_at_most_the_limit(tmp_path: Path) -> None:
+    frame = mixed_run(tmp_path).load(allow_partial=True)
+    selection = selection_of(frame, SelectionCriteria(failed=True, limit=2))
+
+    assert verdicts(selection) == ["nothing failed", "kept", "kept", "over the limit"]
+    assert list(selection.kept) == [1, 2]
+
+
+def test_failed_keeps_all_tasks_when_nothing_was_scored(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {5: [None], 7: [None, None]})
+    frame = load_side(run, name="the run", allow_unscored=True).frame
+    selection = selection_of(frame, SelectionCriteria(failed=True))
+
+    assert [(task.task, task.verdict, task.pass_rate) for task in selection.tasks] == [
+        (5, TaskVerdict.KEPT, None),
+        (7, TaskVerdict.KEPT, None),
+    ]
+
+
+def test_a_failure_that_a_later_attempt_mended_is_scored(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 0.0)], failures=[failed(0, 0, "timeout")])
+
+    selection = selection_of(run.load(), SelectionCriteria(failed=True))
+
+    assert verdicts(selection) == ["nothing failed"]
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        {"band": MIDDLE},
+        {"min_rollouts": 2},
+        {"max_tokens": 5},
+        {"solved_at": 0.5},
+        {"by_learnability": True},
+        {"decided_only": True},
+    ],
+    ids=lambda criterion: next(iter(criterion)),
+)
+def test_failed_is_not_combined_with_criteria_of_rewards(criterion: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"failed and {next(iter(criterion))} cannot"):
+        SelectionCriteria(failed=True, **criterion)
+
+
+def exported(run: Run, out: Path, *, only_failed: bool = False) -> list[bytes]:
     frame = run.load(allow_partial=True)
-    selection = selection_of(frame, SelectionCriteria(MIDDLE))
+    criteria = SelectionCriteria(failed=True) if only_failed else SelectionCriteria(MIDDLE)
+    selection = selection_of(frame, criteria)
     export_selection(frame, selection, out, provenance={"run": selection_origin(frame)})
     return out.read_bytes().splitlines()
 
@@ -205,6 +273,20 @@ def test_every_row_has_its_provenance(tmp_path: Path) -> None:
     assert [(row["line"], row["task"], row["pass_rate"]) for row in told["tasks"]] == [
         (1, 7, 0.5),
         (2, 9, 0.5),
+    ]
+
+
+def test_failed_tasks_are_exported_with_their_failures(tmp_path: Path) -> None:
+    out = tmp_path / "again.jsonl"
+    rows = exported(mixed_run(tmp_path), out, only_failed=True)
+    entries = json.loads(provenance_path(out).read_text())["tasks"]
+
+    prompts = [json.loads(row)["responses_create_params"]["input"][0]["content"] for row in rows]
+    assert prompts == ["question 1", "question 2", "question 3"]
+    assert [(row["line"], row["task"], row["scored"], row["failures"]) for row in entries] == [
+        (1, 1, 1, {"timeout": 1}),
+        (2, 2, 1, {}),
+        (3, 3, 0, {"timeout": 2}),
     ]
 
 

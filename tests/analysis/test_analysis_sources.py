@@ -9,12 +9,15 @@ import pytest
 
 from packers import zstd
 from palestra.analysis import (
+    MissingShards,
     MixedRuns,
     load_run,
     profile_tasks,
+    summarize,
     write_reward_profiling,
 )
 from palestra.analysis.sources import rollout_files, run_files
+from palestra.analysis.views import Range
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
 from profiled_runs import Run, failed, lines, materialized, scored
@@ -36,6 +39,17 @@ def shards(folder: Path, count: int = 2) -> list[Run]:
             path.rename(folder / path.name.replace("rollouts", f"part{task}", 1))
         made.append(Run(RunPaths(folder / f"part{task}.jsonl")))
     return made
+
+
+def scored_shards(folder: Path) -> list[Run]:
+    """Two shards of one rollout each."""
+    runs = []
+    for index in range(2):
+        paths = RunPaths(folder / f"part{index}.jsonl")
+        paths.output.write_text(lines([scored(index, 0, 1.0)]))
+        paths.materialized_inputs.write_text(lines([materialized(index, 0)]))
+        runs.append(Run(paths))
+    return runs
 
 
 def manifest(run: Run, digest: str, **more: Any) -> None:
@@ -199,6 +213,29 @@ def test_a_file_that_no_manifest_vouches_for_is_mentioned(tmp_path: Path) -> Non
 
     assert len(frame.notices) == 1
     assert "no manifest beside" in frame.notices[0]
+
+
+def test_a_shard_that_left_no_files_makes_the_run_incomplete(tmp_path: Path) -> None:
+    for index, run in enumerate(scored_shards(tmp_path)):
+        manifest(run, "a", requested=1, shard={"index": index, "of": 4, "requested": 9, "tasks": 9})
+    pattern = str(tmp_path / "part*.jsonl")
+
+    with pytest.raises(InputDataError, match="7 of the 9 rollouts of the run are missing"):
+        load_run(None, pattern)
+    frame = load_run(None, pattern, allow_partial=True)
+    assert frame.missing_shards == MissingShards((2, 3), of=4, rollouts=7, requested=9)
+    assert frame.completeness.expected_rollouts == 9
+    total = summarize(frame).total
+    assert (total.requested, total.unaccounted) == (9, 7)
+    assert total.over_requested.mean_reward == Range(2 / 9, 1.0)
+    assert str(frame.missing_shards) in frame.notices
+
+
+def test_one_shard_alone_can_be_profiled(tmp_path: Path) -> None:
+    one, _ = scored_shards(tmp_path)
+    manifest(one, "a", requested=1, shard={"index": 0, "of": 2, "requested": 2, "tasks": 2})
+
+    assert one.load().completeness.completed_rollouts == 1
 
 
 def test_inputs_shorter_than_their_manifest_counts_are_refused(tmp_path: Path) -> None:

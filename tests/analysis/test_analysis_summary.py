@@ -1,6 +1,7 @@
 """The final table's numbers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,22 @@ def test_a_summary_counts_what_was_asked_and_what_came(tmp_path: Path) -> None:
     assert total.unaccounted == 1
 
 
+@pytest.mark.parametrize(
+    ("failures", "key"), [([], "1:1"), ([failed(7, 0, "timeout"), failed(3, 1, "timeout")], "3:1")]
+)
+def test_a_summary_names_the_first_failed_rollout_or_the_lowest_reward(
+    tmp_path: Path, failures: list[dict[str, Any]], key: str
+) -> None:
+    rows = [scored(0, 0, 1.0), scored(1, 0, 0.5), scored(1, 1, 0.0), scored(9, 0, 0.0)]
+    inputs = [materialized(task, index) for task in (0, 1, 3, 7, 9) for index in range(2)]
+    run = Run.write(tmp_path, rows, inputs=inputs, failures=failures)
+
+    rollout = summarize(run.load(allow_partial=True)).to_look_at
+
+    assert rollout is not None
+    assert (rollout.key, rollout.has_reward) == (key, not failures)
+
+
 def test_a_summary_tells_truncated_and_empty_answers_of_the_scored(tmp_path: Path) -> None:
     rows = [scored(task, 0, 1.0) for task in range(4)]
     rows[0]["response"] = {"incomplete_details": {"reason": "max_output_tokens"}}
@@ -31,6 +48,21 @@ def test_a_summary_tells_truncated_and_empty_answers_of_the_scored(tmp_path: Pat
     assert (total.scored, total.truncated, total.empty_answers) == (4, 1, 2)
     assert (total.as_json()["truncated"], total.as_json()["empty_answers"]) == (1, 2)
     assert "_ng_empty_answer" not in frame.rollouts.columns.values
+
+
+def test_a_summary_counts_tool_failures_and_rewards_outside_the_rules(tmp_path: Path) -> None:
+    rows = [scored(task, 0, float(task)) for task in range(4)]
+    rows[0]["tool_failures"] = [{"tool": "look_up", "type": "KeyError"}]
+    rows[1]["tool_failures"] = []
+    rows[2]["outside_reward_rules"] = rows[3]["outside_reward_rules"] = [0.0, 1.0]
+
+    total = summarize(Run.write(tmp_path, rows).load()).total
+
+    assert total.tool_failures == total.as_json()["tool_failures"] == 1
+    outside = total.outside_rules
+    assert outside is not None
+    assert (outside.rewards, outside.lowest, outside.highest) == (2, 2.0, 3.0)
+    assert total.as_json()["outside_reward_rules"] == 2
 
 
 def test_scores_tell_never_from_sometimes_and_always(tmp_path: Path) -> None:
@@ -45,6 +77,18 @@ def test_scores_tell_never_from_sometimes_and_always(tmp_path: Path) -> None:
         [7 / 16, (1 / 2 + 1 + 5 / 6) / 4, 0.75]
     )
     assert (scores.mean_input_tokens, scores.mean_output_tokens) == (7.0, 1.5)
+
+
+def test_pass_at_k_is_also_for_the_number_of_repeats(tmp_path: Path) -> None:
+    rows = [scored(task, at, float(at == task)) for task in range(2) for at in range(3)]
+    scores = summarize(Run.write(tmp_path, rows).load()).total.scores
+
+    assert scores is not None
+    assert [(p.k, p.value) for p in scores.pass_at] == [
+        (1, pytest.approx(1 / 3)),
+        (2, pytest.approx(2 / 3)),
+        (3, 1.0),
+    ]
 
 
 def test_pass_at_k_says_how_many_tasks_it_is_of(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from palestra.analysis import report_values, summarize
 from palestra.analysis.report.cut_answers import CutAnswers
+from palestra.analysis.report.row_facts import read_row_facts
 from profiled_runs import Run, scored
 
 
@@ -93,3 +94,23 @@ def test_the_remark_stands_among_the_findings(tmp_path: Path) -> None:
     (remark,) = [remark for remark in remarks if "cut off" in remark.head]
     assert "40 answers of 80" in remark.head
     assert "loops" in remark.text
+
+
+def test_answers_cut_at_many_lengths_do_not_speak_for_a_higher_limit(tmp_path: Path) -> None:
+    rows = run_of(solved_tokens=900)
+    for at, row in enumerate(row for row in rows if row["reward"] == 0):
+        row["response"]["usage"]["output_tokens"] = 1000 + 50 * at
+    answers = cut_answers(tmp_path, rows, binary=True)
+
+    assert (answers.shortest, answers.longest) == (1000, 2950)
+    assert answers.more_tokens_help is None
+
+
+def test_the_rows_of_cut_answers_name_their_limit_and_their_answers(tmp_path: Path) -> None:
+    rows = run_of(solved_tokens=900)
+    for row in rows:
+        row |= {"responses_create_params": {"input": "?", "max_output_tokens": 1000}}
+        row |= {"extracted_answer": "4" if row["_ng_task_index"] < 7 else None}
+    facts = read_row_facts(Run.write(tmp_path, rows).load(), None)
+
+    assert (facts.limits, facts.cut_with_answer) == ((1000,), 7)

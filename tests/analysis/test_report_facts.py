@@ -20,6 +20,7 @@ from palestra.analysis.report.facts import (
     time_field,
 )
 from palestra.analysis.report.rows import MOST_ROLLOUTS, plan
+from palestra.analysis.report.statements import key_figures, remarks
 from palestra.analysis.report.tasks import by_interest, table_data, task_columns, task_lists
 from profiled_runs import Run, failed, materialized, scored
 
@@ -95,7 +96,19 @@ def test_pass_rates_are_by_number_solved() -> None:
         ("3/3", 1),
     ]
 
-    assert pass_rate_bars(np.array([1, 1]), np.array([2, 3]))[1].label == "about 1/3"
+
+def test_pass_rates_of_unequal_numbers_of_rollouts_are_rates() -> None:
+    bars = pass_rate_bars(np.array([0, 4, 5, 8]), np.array([8, 8, 5, 8]))
+    counted = [(bar.label, bar.count) for bar in bars if bar.count]
+    assert counted == [("0 %", 1), ("40 to 50 %", 1), ("100 %", 2)]
+
+
+def test_a_headline_over_few_tasks_says_over_how_many(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [[1.0, 0.0, 1.0, 0.0], [1.0], [0.0, 0.0]])
+    notes = {at.name: at.note for at in key_figures(summarize(frame), binary=True)}
+
+    assert notes["pass@4"] == "best of 4, over 1 of 3 tasks"
+    assert notes["pass@1"] == "one rollout"
 
 
 def test_lengths_hold_every_rollout_once(tmp_path: Path) -> None:
@@ -138,13 +151,41 @@ def test_ticks_of_a_span_lie_inside_it() -> None:
     assert span_ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1]
 
 
+def test_a_list_with_the_tasks_of_another_is_left_out(tmp_path: Path) -> None:
+    frame = frame_of(tmp_path, [[1, 0, 0, 0], [1, 1, 0, 0]])
+
+    titles = [one.title for one in task_lists(task_columns(frame), frame.rollouts)]
+
+    assert "Most learnable" in titles
+    assert "Hardest, yet solved" not in titles
+
+
+@pytest.mark.parametrize(("lengths", "is_listed"), [((5, 5), False), ((5, 6), True)])
+def test_the_longest_tasks_are_listed_where_lengths_differ(
+    tmp_path: Path, lengths: tuple[int, int], is_listed: bool
+) -> None:
+    rows = [scored(task, 0, 1.0, tokens=tokens) for task, tokens in enumerate(lengths)]
+    frame = Run.write(tmp_path, rows).load()
+
+    titles = [one.title for one in task_lists(task_columns(frame), frame.rollouts)]
+
+    assert ("Longest" in titles) is is_listed
+
+
 def test_lists_name_the_extremes(tmp_path: Path) -> None:
-    rewards = [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]]
+    rewards = [
+        [0, 0, 0, 0],
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [1, 1, 1, 1],
+        *[[1, 1, 1, 0]] * 5,
+        [1, 0, 0, 0],
+    ]
     frame = frame_of(tmp_path, rewards)
     found = {one.title: one for one in task_lists(task_columns(frame), frame.rollouts)}
 
-    assert list(found["Most learnable"].positions) == [2, 1]
-    assert list(found["Hardest, yet solved"].positions) == [1, 2]
+    assert list(found["Most learnable"].positions) == [2, 1, 4, 5, 6, 7]
+    assert list(found["Hardest, yet solved"].positions) == [1, 9, 2, 4, 5, 6]
     assert list(found["Never solved"].positions) == [0]
     assert found["Hardest, yet solved"].figures[0] == "1/4"
     assert "Most rollouts without a score" not in found
@@ -225,3 +266,26 @@ def test_the_table_has_a_digit_per_rollout(tmp_path: Path) -> None:
     assert data["mean"] == [0.5, 1]
     assert data["tokens"] == [11, 10]
     assert data["time"] == data["groups"] == []
+
+
+@pytest.mark.parametrize(("lost", "verb"), [(1, "rollout of 3 has"), (2, "rollouts of 3 have")])
+def test_rollouts_without_a_score_are_counted_in_good_english(
+    tmp_path: Path, lost: int, verb: str
+) -> None:
+    inputs = [materialized(task, 0) for task in range(3)]
+    rows = [scored(task, 0, 1.0) for task in range(lost, 3)]
+    failures = [failed(task, 0, "timeout") for task in range(lost)]
+    frame = Run.write(tmp_path, rows, inputs=inputs, failures=failures).load(allow_partial=True)
+
+    assert f"{lost} requested {verb} no score." in [
+        remark.head for remark in remarks(frame, summarize(frame))
+    ]
+
+
+def test_rewards_outside_the_rules_are_a_remark(tmp_path: Path) -> None:
+    rows = [scored(0, 0, 1.0), scored(1, 0, 2.5) | {"outside_reward_rules": [0.0, 1.0]}]
+    frame = Run.write(tmp_path, rows).load()
+
+    heads = [remark.head for remark in remarks(frame, summarize(frame))]
+
+    assert "1 reward lies outside the environment's reward_rules:" in heads

@@ -235,6 +235,25 @@ def test_a_failed_rollout_is_shown_with_its_reason_its_remedy_and_the_kept_answe
     assert b"four &lt;is&gt; not liked" in page
 
 
+def test_a_failure_has_the_layer_that_the_doctor_gives_it(tmp_path: Path) -> None:
+    row = failed(0, 1, "judge_error") | {
+        "_ng_failure_layer": "verifier/runtime",
+        "message": "judge_model answered 429 (slow down)",
+    }
+    run = Run.write(
+        tmp_path,
+        [scored(0, 0, 1.0)],
+        inputs=[materialized(0, 0), materialized(0, 1)],
+        failures=[row],
+    )
+    write_report(run.load(allow_partial=True), run.paths.report)
+    page = run.paths.report.read_text()
+
+    assert "throughput/resources" in page
+    assert "throughput.rate-limited" in page
+    assert "verifier/runtime" not in page
+
+
 def test_an_answer_that_only_an_earlier_attempt_kept_is_shown(tmp_path: Path) -> None:
     last = failed(0, 1, "timeout", attempt=2) | {"_ng_failure_terminal": True}
     failures = [FAILED_ROW | {"attempt": 1, "_ng_failure_terminal": False}, last]

@@ -5,7 +5,6 @@ write reports.
 frames.
 """
 
-from palestra.analysis.assemble import assemble
 from palestra.analysis.comparison.compare import comparison_of
 from palestra.analysis.comparison.pairing import (
     ComparedRun,
@@ -23,10 +22,18 @@ from palestra.analysis.comparison.result import (
     judge_comparison,
 )
 from palestra.analysis.fingerprints import fingerprint
-from palestra.analysis.frame import AgentName, Endings, RowPositions, RunCompleteness, RunFrame
+from palestra.analysis.frame import (
+    AgentName,
+    Endings,
+    RequestLabels,
+    RowPositions,
+    RunCompleteness,
+    RunFrame,
+)
 from palestra.analysis.intervals import Estimate, estimate_difference, estimate_level
-from palestra.analysis.load import family_of, load_run, without_garbage
-from palestra.analysis.manifests import MixedRuns
+from palestra.analysis.joined import JoinedRun, joined_frame
+from palestra.analysis.load import family_of, load_run, no_group, without_garbage
+from palestra.analysis.manifests import MissingShards, MixedRuns, shards_missing_beside
 from palestra.analysis.queries.absent import absent_values
 from palestra.analysis.queries.parsing import parse_query
 from palestra.analysis.queries.tree import (
@@ -59,6 +66,7 @@ from palestra.analysis.report.statements import (
     KeyFigure,
     Remark,
     ReportValues,
+    over_tasks,
     report_values,
 )
 from palestra.analysis.report.transcript import (
@@ -69,6 +77,7 @@ from palestra.analysis.report.transcript import (
     question,
 )
 from palestra.analysis.report.write import write_report
+from palestra.analysis.row_texts import read_texts
 from palestra.analysis.run_head import RunHead, run_head
 from palestra.analysis.scan import (
     UNREADABLE,
@@ -89,27 +98,29 @@ from palestra.analysis.seeds.scores import (
 from palestra.analysis.selection.export import (
     check_destination,
     export_selection,
-    provenance_path,
     selection_origin,
 )
 from palestra.analysis.selection.select import (
+    NOTHING_FAILED,
     JudgedTask,
     RateBand,
     Selection,
     SelectionCriteria,
     TaskVerdict,
+    refuse_with_failed,
     selection_of,
 )
 from palestra.analysis.sources import Files, rollout_files
 from palestra.analysis.summary import (
     GroupScores,
     GroupSummary,
+    OutsideRules,
     RunSummary,
     agent_metrics,
     summarize,
     write_agent_metrics,
 )
-from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
+from palestra.analysis.tables import FailedAttempt, RowPlace
 from palestra.analysis.task_rows import profile_tasks, write_reward_profiling
 from palestra.analysis.views import (
     OverRequested,
@@ -120,11 +131,11 @@ from palestra.analysis.views import (
 )
 
 __all__ = [
+    "NOTHING_FAILED",
     "UNREADABLE",
     "AgentName",
     "Bar",
     "BetweenTerm",
-    "Codes",
     "ComparedRun",
     "ComparedTerm",
     "Comparison",
@@ -142,15 +153,17 @@ __all__ = [
     "GroupScores",
     "GroupSummary",
     "HasTerm",
+    "JoinedRun",
     "JudgedTask",
     "KeyFigure",
-    "KeyTable",
     "LengthBin",
     "Lengths",
     "Markup",
     "MetricComparison",
+    "MissingShards",
     "MixedRuns",
     "ModelScores",
+    "OutsideRules",
     "OverRequested",
     "PassAtK",
     "Query",
@@ -162,6 +175,7 @@ __all__ = [
     "RegressionGate",
     "Remark",
     "ReportValues",
+    "RequestLabels",
     "RowBlock",
     "RowPlace",
     "RowPositions",
@@ -171,7 +185,6 @@ __all__ = [
     "RunFrame",
     "RunHead",
     "RunSummary",
-    "ScannedRun",
     "SeedRun",
     "SeedScore",
     "Selection",
@@ -182,7 +195,6 @@ __all__ = [
     "absent_values",
     "agent_metrics",
     "amount",
-    "assemble",
     "check_destination",
     "comparison_of",
     "decide_query",
@@ -193,28 +205,33 @@ __all__ = [
     "family_of",
     "fingerprint",
     "html_table",
+    "joined_frame",
     "judge_comparison",
     "load_run",
     "load_side",
     "majorities_of",
     "matches_query",
+    "no_group",
     "number_text",
     "output_entries",
+    "over_tasks",
     "pair_tasks",
     "parse_query",
     "percent",
     "profile_tasks",
     "prompt_entries",
-    "provenance_path",
     "question",
     "read_answers",
+    "read_texts",
     "refuse_shared_files",
+    "refuse_with_failed",
     "report_values",
     "rollout_files",
     "run_head",
     "score_model",
     "selection_of",
     "selection_origin",
+    "shards_missing_beside",
     "side_of",
     "solved_by_group",
     "split_row",

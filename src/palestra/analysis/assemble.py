@@ -3,29 +3,18 @@ together. Does no I/O.
 """
 
 from array import array
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from palestra.analysis.frame import (
-    NO_OUTCOME,
-    SCORED,
-    SCORED_CODE,
-    FailedRequests,
-    RequestedRollouts,
-    RequestLabels,
-    RowPositions,
-    RunFrame,
-    counts_by_name,
-)
+from palestra.analysis.frame import RequestedRollouts, RequestLabels, RunFrame, counts_by_name
+from palestra.analysis.joined import JoinedRun, joined_frame
 from palestra.analysis.scan import PARTIAL
-from palestra.analysis.tables import FailedAttempt, KeyTable, RowPlace, ScannedRun, integers
+from palestra.analysis.tables import FailedAttempt, KeyTable, ScannedRun, integers
 from palestra.errors import InputDataError
-from palestra.metrics import IntArray, Keys, Rollouts, TaskIndex, duplicates, positions, task_order
-from palestra.schema import Remedy, Unscored, the_command
+from palestra.metrics import BoolArray, IntArray, Keys, TaskIndex, duplicates, positions, task_order
+from palestra.schema import Unscored
 
 KEYS_SHOWN = 10
 
@@ -37,29 +26,57 @@ def assemble(scanned: ScannedRun, *, allow_partial: bool) -> RunFrame:
         _refuse_duplicates(table, table.keys(rank), tasks)
     join = _Join.of(scanned, rank)
     _refuse_orphans(scanned, tasks, join)
-    requests, failed, unscored, unmatched = _requests(scanned, tasks, rank, join)
+    frame = joined_frame(_joined(scanned, tasks, rank, join))
     if not allow_partial:
-        _refuse_missing(scanned, requests, join, tasks, unscored)
+        _refuse_missing(scanned, frame.requests, join, tasks, frame.unscored)
+    return frame
+
+
+def _joined(
+    scanned: ScannedRun, tasks: Sequence[TaskIndex], rank: IntArray, join: "_Join"
+) -> JoinedRun:
     by_key = join.rollouts.order()
     families = None
     if scanned.families is not None:
         codes = join.labels(scanned.inputs.family, scanned.rollouts.family)
         families = RequestLabels(scanned.families.names, codes)
-    return RunFrame(
-        requests=requests,
-        rollouts=Rollouts.of_sorted(
-            tasks, join.rollouts.take(by_key), scanned.columns.take(by_key)
-        ),
+    failures = _failures_by_position(scanned, rank, join)
+    return JoinedRun(
+        tasks=tasks,
+        requests=join.inputs,
+        request_places=scanned.inputs.places(join.order),
+        scored=join.scored(),
+        columns=scanned.columns.take(by_key),
+        rollout_places=scanned.rollouts.places(by_key),
+        endings=scanned.endings.take(by_key),
         agents=RequestLabels(
             scanned.agents.names, join.labels(scanned.inputs.agent, scanned.rollouts.agent)
         ),
-        rollout_places=scanned.rollouts.places(by_key),
-        endings=scanned.endings.take(by_key),
         families=families,
-        notices=scanned.notices + unmatched,
-        unscored=unscored,
-        failed=failed,
+        failures=failures,
+        failure_files=scanned.failure_files,
+        unmatched_failures=len(scanned.failures) - len(failures),
+        notices=scanned.notices,
+        missing_shards=scanned.missing_shards,
     )
+
+
+def _failures_by_position(
+    scanned: ScannedRun, rank: IntArray, join: "_Join"
+) -> Mapping[int, FailedAttempt]:
+    """Return the last failed attempt of each request with one, by the request's position."""
+    known_keys = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
+    codes = [scanned.tasks.find(task) for task, _ in known_keys]
+    failed = Keys(
+        rank[np.array(codes, dtype=np.int64)],
+        np.array([rollout for _, rollout in known_keys], dtype=np.int64),
+    )
+    at = positions(failed, join.inputs).tolist()
+    return {
+        position: scanned.failures[key]
+        for position, key in zip(at, known_keys, strict=True)
+        if position >= 0
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +98,11 @@ class _Join:
         ordered = inputs.take(order)
         return cls(order, ordered, rollouts, positions(rollouts, ordered))
 
-    def outcome(self) -> IntArray:
-        """Return one code per input: SCORED_CODE when it has a rollout, else NO_OUTCOME."""
-        outcome = np.full(len(self.inputs), NO_OUTCOME)
-        outcome[self.input_of] = SCORED_CODE
-        return outcome
+    def scored(self) -> BoolArray:
+        """Return for each input whether it has a rollout."""
+        scored = np.zeros(len(self.inputs), np.bool_)
+        scored[self.input_of] = True
+        return scored
 
     def labels(self, of_inputs: "array[int]", of_rollouts: "array[int]") -> IntArray:
         """Return one code per input: the code of its rollout or, without one (-1), the code of the
@@ -102,65 +119,6 @@ def _ranked(names: Sequence[TaskIndex]) -> tuple[list[TaskIndex], IntArray]:
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))
     return [names[code] for code in order], rank
-
-
-def _requests(
-    scanned: ScannedRun, tasks: Sequence[TaskIndex], rank: IntArray, join: _Join
-) -> tuple[RequestedRollouts, FailedRequests, Unscored, tuple[str, ...]]:
-    """Return the requests with their outcomes, the failed ones, the unscored requests by remedy, and
-    notices.
-
-    A failure is an outcome only for a request without a scored attempt.
-    """
-    outcome = join.outcome()
-    known_keys = [key for key in scanned.failures if scanned.tasks.find(key[0]) is not None]
-    codes = [scanned.tasks.find(task) for task, _ in known_keys]
-    failed = Keys(
-        rank[np.array(codes, dtype=np.int64)],
-        np.array([rollout for _, rollout in known_keys], dtype=np.int64),
-    )
-    at = positions(failed, join.inputs)
-    classes = [scanned.failures[key].failure_class for key in known_keys]
-    names = (SCORED, *sorted(set(classes) - {SCORED}))
-    remedies: Counter[Remedy] = Counter()
-    commands: set[str] = set()
-    failures: dict[int, FailedAttempt] = {}
-    for position, failure_class, key in zip(at.tolist(), classes, known_keys, strict=True):
-        if position >= 0 and outcome[position] == NO_OUTCOME:
-            outcome[position] = names.index(failure_class)
-            failure = failures[position] = scanned.failures[key]
-            remedies[failure.remedy] += 1
-            if failure.answered:
-                commands.add(failure.reverify)
-    remedies[Remedy.RESUME] += int(np.sum(outcome == NO_OUTCOME))
-    unmatched = len(scanned.failures) - int(np.sum(at >= 0))
-    notices = (
-        (f"{unmatched} keys of the failures file have no materialized row and do not count",)
-        if unmatched
-        else ()
-    )
-    row_places = scanned.inputs.places(join.order)
-    requests = RequestedRollouts(tasks, join.inputs, row_places, outcome, names)
-    failed_requests = _failed(failures, scanned.failure_files)
-    return requests, failed_requests, Unscored(remedies, the_command(commands)), notices
-
-
-def _failed(failures: Mapping[int, FailedAttempt], files: Sequence[Path]) -> FailedRequests:
-    """Return the failed requests. `failures`: by position in the requests."""
-    positions_in_order = sorted(failures)
-    attempts = [failures[position] for position in positions_in_order]
-    answer_places = [attempt.answer_place or RowPlace(0, -1) for attempt in attempts]
-    return FailedRequests(
-        np.array(positions_in_order, dtype=np.int64),
-        _row_positions([attempt.place for attempt in attempts], files),
-        _row_positions(answer_places, files),
-        [attempt.remedy for attempt in attempts],
-    )
-
-
-def _row_positions(row_places: Sequence[RowPlace], files: Sequence[Path]) -> RowPositions:
-    columns = np.array(row_places, dtype=np.int64).reshape(-1, 2)
-    return RowPositions(files, columns[:, 0], columns[:, 1])
 
 
 def _refuse_duplicates(table: KeyTable, keys: Keys, tasks: Sequence[TaskIndex]) -> None:
@@ -200,6 +158,13 @@ def _refuse_missing(
 ) -> None:
     missing = np.flatnonzero(~requests.scored)
     if not len(missing):
+        # one file is what was asked for; several are meant to be the run
+        if scanned.missing_shards is not None and len(scanned.rollouts.files) > 1:
+            raise InputDataError(
+                str(scanned.missing_shards),
+                hint=f"{PARTIAL} profiles the rollouts that exist; "
+                "`palestra cluster status` says why a shard's job ended",
+            )
         return
     failed = counts_by_name(requests.outcome_names, requests.outcome[missing])
     failure_counts = ", ".join(f"{name} {count}" for name, count in failed.items())

@@ -12,7 +12,16 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from palestra.metrics import BoolArray, IntArray, Keys, Rollouts, TaskIndex, starts_of_sorted
+from palestra.analysis.manifests import MissingShards
+from palestra.metrics import (
+    BoolArray,
+    IntArray,
+    Keys,
+    Rollouts,
+    TaskIndex,
+    distinct,
+    starts_of_sorted,
+)
 from palestra.schema import Remedy, Unscored
 
 SCORED = "scored"
@@ -64,15 +73,24 @@ class RequestLabels(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """How the answer of each rollout ended."""
+    """How each scored rollout ended."""
 
     truncated: BoolArray
     """Whether the answer was cut off at a token or context limit; it was scored all the same."""
     empty: BoolArray
     """Whether the model returned neither text nor a tool call."""
+    broken_tools: BoolArray
+    """Whether a tool call ended in an exception that its author did not mean."""
+    outside_rules: BoolArray
+    """Whether the reward lies outside the reward rules of its environment."""
 
     def take(self, rows: IntArray) -> "Endings":
-        return Endings(self.truncated[rows], self.empty[rows])
+        return Endings(
+            self.truncated[rows],
+            self.empty[rows],
+            self.broken_tools[rows],
+            self.outside_rules[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +190,8 @@ class RunFrame:
     unscored: Unscored
     """The requests without a score, counted by remedy."""
     failed: FailedRequests
+    missing_shards: MissingShards | None
+    """The shards whose requests are in no file, and so not in `requests`."""
 
     @property
     def inputs_path(self) -> Path:
@@ -191,15 +211,16 @@ class RunFrame:
     @property
     def profiled(self) -> IntArray:
         """Positions in `requests.tasks` of the tasks with at least one scored rollout."""
-        return np.unique(self.requests.keys.task[self.requests.scored])
+        return distinct(self.requests.keys.task[self.requests.scored])
 
     @property
     def completeness(self) -> RunCompleteness:
         expected = np.diff(self.requests.starts)
         scored = self.requests.outcomes_by_task()[:, SCORED_CODE]
+        elsewhere = 0 if self.missing_shards is None else self.missing_shards.rollouts
         return RunCompleteness(
             completed_rollouts=int(scored.sum()),
-            expected_rollouts=len(self.requests),
+            expected_rollouts=len(self.requests) + elsewhere,
             complete_tasks=int(np.sum(scored == expected)),
             partial_tasks=int(np.sum((scored > 0) & (scored < expected))),
             dropped_tasks=int(np.sum(scored == 0)),

@@ -139,11 +139,19 @@ def resampled_means(
     binary rollouts are 17 kinds.
     """
     random = np.random.default_rng(seed)
-    kinds, sizes = np.unique(np.column_stack([sums, counts]), axis=0, return_counts=True)
+    kinds, sizes = _kinds(sums, counts)
     if len(kinds) <= MOST_KINDS:
         drawn = random.multinomial(len(sums), sizes / len(sums), size=resamples) @ kinds
         return np.asarray(drawn[:, 0] / drawn[:, 1])
     return np.concatenate(list(_drawn_means(random, sums, counts, resamples)))
+
+
+def _kinds(sums: FloatArray, counts: IntArray | FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return the distinct pairs of sum and count, ascending, and the number of tasks of each."""
+    pairs = np.column_stack([sums, counts])[np.lexsort((counts, sums))]
+    is_first = np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1))
+    starts = np.flatnonzero(is_first)
+    return np.asarray(pairs[starts], np.float64), np.diff(np.append(starts, len(pairs)))
 
 
 def student_quantile(share: float, degrees: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from palestra.analysis.manifests import check_one_run, requested_beside
 from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
 from palestra.analysis.sources import Files, failure_files, rollouts_beside, run_files
 from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
-from palestra.errors import InputDataError, KnownCause
+from palestra.config import did_you_mean
+from palestra.errors import ConfigError, InputDataError, KnownCause
 from palestra.metrics import (
     RESPONSE,
     REWARD,
@@ -37,9 +38,12 @@ from palestra.schema import (
     EMPTY_ANSWER,
     FAILURE_CLASS,
     FAILURE_TERMINAL,
+    OUTSIDE_REWARD_RULES,
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    TOOL_FAILURES,
+    is_retriable,
     is_truncated,
     reverify_in,
 )
@@ -49,6 +53,7 @@ LONGEST_SHOWN = 60
 LARGEST_VALUE = 1e100
 """The largest absolute reward. Sums of squares of such rewards do not overflow a double."""
 
+_OF_THE_EXCHANGE: Final = frozenset({AGENT_REF, CREATE_PARAMS, RESPONSE})
 _name_and_type = attrgetter("name", "type")
 
 
@@ -60,6 +65,7 @@ def load_run(
     allow_partial: bool = False,
     allow_unscored: bool = False,
     group_by: str | None = None,
+    allow_ungrouped: bool = True,
 ) -> RunFrame:
     """Read the materialized rows, the rollouts and the failures of a run.
 
@@ -68,14 +74,16 @@ def load_run(
     rollouts. `allow_partial` accepts requests without a rollout and an incomplete last line.
     `allow_unscored` accepts a run in which nothing was scored; not every function reads its frame.
     `group_by` names a string field of the rows (`task_name`, or a field inside an object, such as
-    `metadata.source_dataset`).
+    `metadata.source_dataset`). `allow_ungrouped`: when no row has a text in this field, a notice
+    says so.
 
     Raises InputDataError: a file is invalid, a key occurs twice, a rollout has no materialized row,
     or (without `allow_partial`) a request has no rollout. Raises MixedRuns: the manifests show that
-    the files belong to different runs.
+    the files belong to different runs. Raises ConfigError: without `allow_ungrouped`, no row has a
+    text in the field `group_by`.
     """
     inputs_from, rollouts_from = run_files(inputs_path, rollouts_path)
-    unvouched = check_one_run(inputs_from, rollouts_from)
+    unvouched, missing_shards = check_one_run(inputs_from, rollouts_from)
     failures_from = failure_files(failures_path, rollouts_from)
     scan = _Scan(group_by)
     with without_garbage():
@@ -84,6 +92,9 @@ def load_run(
             rollouts_from, allow_partial=allow_partial, may_be_empty=allow_unscored
         )
         failures = scan.failures(failures_from)
+    ungrouped = scan.ungrouped()
+    if ungrouped and not allow_ungrouped:
+        raise ConfigError(ungrouped, hint=f"the fields: {', '.join(scan.fields)}")
     scanned = ScannedRun(
         tasks=scan.tasks,
         agents=scan.agents,
@@ -94,7 +105,8 @@ def load_run(
         endings=endings,
         failures=failures,
         failure_files=failures_from,
-        notices=(*unvouched, *scan.notices, *scan.ungrouped()),
+        notices=(*unvouched, *scan.notices, *filter(None, [ungrouped])),
+        missing_shards=missing_shards,
     )
     return assemble(scanned, allow_partial=allow_partial)
 
@@ -145,7 +157,7 @@ class _Scan:
         self, paths: Sequence[Path], *, allow_partial: bool, may_be_empty: bool
     ) -> tuple[KeyTable, Columns, Endings]:
         table, columns = KeyTable(), ColumnBuilder()
-        truncated, empty = array("b"), array("b")
+        truncated, empty, broken, outside = (array("b") for _ in range(4))
         torn = self.notices if allow_partial else None
         # a shard in which nothing was scored is none of the others' fault
         may_lack_rows = may_be_empty or len(paths) > 1
@@ -157,7 +169,9 @@ class _Scan:
                 columns.add(block.fields, len(block))
                 truncated.extend(map(is_truncated, block.field(RESPONSE)))
                 empty.extend(value is True for value in block.field(EMPTY_ANSWER))
-        endings = Endings(np.array(truncated, np.bool_), np.array(empty, np.bool_))
+                broken.extend(map(_has_items, block.field(TOOL_FAILURES)))
+                outside.extend(map(_has_items, block.field(OUTSIDE_REWARD_RULES)))
+        endings = Endings(*(np.array(it, np.bool_) for it in (truncated, empty, broken, outside)))
         if not len(table):
             if not may_be_empty:
                 raise InputDataError(f"{paths[0]} and its other shards have no rows")
@@ -174,11 +188,22 @@ class _Scan:
                     last[key] = failure.together(last[key]) if key in last else failure
         return last
 
-    def ungrouped(self) -> tuple[str, ...]:
-        """Return a notice if no row has a text in the `group_by` field, else an empty tuple."""
+    @property
+    def fields(self) -> Sequence[str]:
+        """The names of the rows' own fields, without those of the exchange with the model."""
+        names = (name for name in self._reader.names if not name.startswith("_"))
+        return sorted({*names} - _OF_THE_EXCHANGE)
+
+    def ungrouped(self) -> str:
+        """Return why no row has a group, with the nearest field; empty when one has, and without
+        `group_by`.
+        """
         if not self._group_by or self.families.names:
-            return ()
-        return (f"no row has a text in {'.'.join(self._group_by)!r} to group by",)
+            return ""
+        first, near = self._group_by[0], ""
+        if first not in self._reader.names:
+            near = did_you_mean(first, self.fields)
+        return no_group(".".join(self._group_by), near)
 
     def _keep(self, table: KeyTable, block: RowBlock) -> None:
         tasks, rollouts = _indices(block)
@@ -192,6 +217,15 @@ class _Scan:
             families = block.field(self._group_by[0])
             names = [family_of(value, self._group_by[1:]) for value in families]
             table.family.extend(_family_codes(self.families, names))
+
+
+def no_group(field: str, near: str) -> str:
+    """Return the message that no row has a text in `field`. `near`: its end, with a similar field."""
+    return f"no row has a text in {field!r} to group by{near}"
+
+
+def _has_items(value: object) -> bool:
+    return isinstance(value, list) and bool(value)
 
 
 def _family_codes(families: Codes[str], names: Sequence[str | None]) -> "array[int]":
@@ -353,7 +387,7 @@ def _failures(block: RowBlock, file: int) -> Iterator[FailedAttempt]:
             attempt if isinstance(attempt, int) else 1,
             failure_class,
             terminal=terminal is True,
-            retriable=retriable is True,
+            retriable=is_retriable(retriable, failure_class),
             place=row_place,
             answer_place=row_place if response is not None else None,
             reverify=reverify_in(hint) if isinstance(hint, str) else "",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.errors import InputDataError, KnownCause, Layer
+from palestra.rollouts import ShardOf
 from palestra.schema import JsonObject, RunPaths, bare_name
 
 _INPUTS = "_materialized_inputs.jsonl"
@@ -26,13 +27,39 @@ class _Fingerprint:
     digest: str
     semantics: JsonObject
     requested: int | None
+    shard: ShardOf | None
 
 
-def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class MissingShards:
+    """The shards of a run of which no file is there."""
+
+    numbers: tuple[int, ...]
+    """Counted from 0."""
+    of: int
+    """How many shards the run has."""
+    rollouts: int
+    """How many rollouts of the run are theirs."""
+    requested: int
+    """How many rollouts the run has."""
+
+    def __str__(self) -> str:
+        addition = ", …" if len(self.numbers) > _MOST_NAMED else ""
+        numbers = ", ".join(map(str, self.numbers[:_MOST_NAMED])) + addition
+        noun = "shard" if len(self.numbers) == 1 else "shards"
+        return (
+            f"{noun} {numbers} of {self.of} (from 0 on) left no files, so that "
+            f"{self.rollouts} of the {self.requested} rollouts of the run are missing"
+        )
+
+
+def check_one_run(
+    inputs: Sequence[Path], rollouts: Sequence[Path]
+) -> tuple[tuple[str, ...], MissingShards | None]:
     """Raise MixedRuns when two manifests next to these files have different digests.
 
-    Returns a notice naming the files without a manifest when other files have one. When no file has
-    a manifest, as with files of other tools, nothing is checked.
+    Returns a notice naming the files without a manifest when other files have one, and which shards
+    are missing. When no file has a manifest, as with files of other tools, nothing is checked.
     """
     manifests = [(path, RunPaths(path).manifest) for path in rollouts]
     manifests += [(path, _of_inputs(path)) for path in inputs]
@@ -40,7 +67,7 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
         _read_fingerprint(path, manifest) for path, manifest in manifests if manifest.exists()
     ]
     if not fingerprints:
-        return ()
+        return (), None
     reference = fingerprints[0]
     others = [fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest]
     if others:
@@ -50,12 +77,41 @@ def check_one_run(inputs: Sequence[Path], rollouts: Sequence[Path]) -> tuple[str
             hint="pass rollouts and materialized inputs of one run; `palestra compare` compares "
             "two runs",
         )
+    missing = _missing_shards(fingerprints)
     without = [str(path) for path, manifest in manifests if not manifest.exists()]
     if not without:
-        return ()
+        return (), missing
     addition = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
     file_names = ", ".join(without[:_MOST_NAMED]) + addition
-    return (f"no manifest beside {file_names}: that it is of the same run cannot be checked",)
+    notice = f"no manifest beside {file_names}: that it is of the same run cannot be checked"
+    return (notice,), missing
+
+
+def shards_missing_beside(rollouts: Sequence[Path]) -> MissingShards | None:
+    """Return which shards of a run are missing, from the manifests next to these files; None when
+    all are there, or nothing says so.
+
+    Raises InputDataError: a manifest cannot be read.
+    """
+    manifests = [(path, RunPaths(path).manifest) for path in rollouts]
+    return _missing_shards([_read_fingerprint(*pair) for pair in manifests if pair[1].exists()])
+
+
+def _missing_shards(fingerprints: Sequence[_Fingerprint]) -> MissingShards | None:
+    requested_by_number = {
+        fingerprint.shard.index: fingerprint.requested or 0
+        for fingerprint in fingerprints
+        if fingerprint.shard is not None
+    }
+    run_sizes = {(f.shard.of, f.shard.requested) if f.shard else None for f in fingerprints}
+    if len(run_sizes) != 1 or (run_size := run_sizes.pop()) is None:
+        return None
+    of, requested = run_size
+    numbers = tuple(number for number in range(of) if number not in requested_by_number)
+    if not numbers:
+        return None
+    rollouts = requested - sum(requested_by_number.values())
+    return MissingShards(numbers, of, rollouts, requested)
 
 
 def requested_beside(inputs: Path) -> int | None:
@@ -81,8 +137,9 @@ def _read_fingerprint(path: Path, manifest: Path) -> _Fingerprint:
             str(manifest_fields["digest"]),
             manifest_fields.get("semantics") or {},
             requested if isinstance(requested, int) else None,
+            ShardOf(**shard) if (shard := manifest_fields.get("shard")) else None,
         )
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise InputDataError(
             f"{manifest} cannot be read as the manifest of a run ({error!r})",
             hint="restore the file, or move it away to profile the run without it",

@@ -38,6 +38,8 @@ class RunHead:
     """Sampling parameters, repeats, prompt template and the settings of the environment."""
     verifier: str
     """The digest of the environment's code; empty for code that ships with Palestra."""
+    selected_from: str
+    """The run by whose rewards the tasks were chosen; empty without one."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> "RunHead":
@@ -57,6 +59,7 @@ class RunHead:
                 for name, digest in (_object(semantics.get("code"))).items()
                 if _servers(manifest).get(name, {}).get("type") == _RESOURCES
             ),
+            selected_from=next(map(str, manifest.selected_from), ""),
         )
 
     @property

@@ -18,8 +18,8 @@ import msgspec
 
 from palestra.datasets import open_rows
 from palestra.errors import InputDataError
-from palestra.metrics import COMPONENTS, Nested, Row, Value, can_name_a_field, fields_of
-from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonDict
+from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
+from palestra.schema import REWARD_COMPONENTS, ROLLOUT_INDEX, TASK_INDEX, JsonDict
 
 BLOCK_BYTES = 1 << 18
 """The size of a block of lines. The decoded block should fit in the processor's cache."""
@@ -29,7 +29,7 @@ by one."""
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """The exceptions of a strict decoder for text that is not JSON, nested too deeply, or not UTF-8."""
 
-PARTIAL = "--allow-partial (++allow_partial_rollouts=True)"
+PARTIAL = "--allow-partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,11 @@ class RowReader:
         self._decode_any = msgspec.json.Decoder(dict[str, kinds]).decode
         self._names: tuple[str, ...] = ()
         self._learn(())
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the fields of the rows so far."""
+        return self._names
 
     def blocks(
         self, path: Path, *, torn: list[str] | None = None, may_be_empty: bool = False
@@ -152,7 +157,7 @@ class RowReader:
         fields = [
             (
                 f"f{index}",
-                Any if name == COMPONENTS else self._kinds,
+                Any if name == REWARD_COMPONENTS else self._kinds,
                 msgspec.field(name=name, default=None),
             )
             for index, name in enumerate(known_names)
@@ -193,14 +198,14 @@ class RowReader:
             row = self._decode_any(text)
         except UNREADABLE:
             return self._leniently(text)
-        if COMPONENTS in row:
-            row[COMPONENTS] = decode_value(_split(text)[COMPONENTS])
+        if REWARD_COMPONENTS in row:
+            row[REWARD_COMPONENTS] = decode_value(_split(text)[REWARD_COMPONENTS])
         return row
 
     def _leniently(self, text: bytes) -> Row | None:
         row = _lenient_object(text)
         return row and {
-            name: value if name == COMPONENTS else self._shallow(value)
+            name: value if name == REWARD_COMPONENTS else self._shallow(value)
             for name, value in row.items()
         }
 

@@ -4,28 +4,21 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
 from palestra.rollouts import outputs_of
-from palestra.schema import RunPaths, bare_name, with_compressed
-from palestra.system import shown
+from palestra.schema import (
+    FAILURES_ENDING,
+    INPUTS_ENDING,
+    RunPaths,
+    bare_name,
+    goes_with_a_run,
+    with_compressed,
+)
+from palestra.system import matching_files, shown
 
 Files = Path | str | Sequence[Path | str]
 """One file or its stem, the folder of a run, a quoted glob of shards, or several of these."""
-
-_INPUTS = "_materialized_inputs.jsonl"
-_FAILURES = "_failures.jsonl"
-_BESIDE = (
-    _INPUTS,
-    _FAILURES,
-    "_manifest.json",
-    "_aggregate_metrics.json",
-    "_reward_profiling.jsonl",
-    "_agent_metrics.json",
-    "_report.html",
-)
-_TASKS = "_tasks.jsonl"
-"""The ending of the task rows that `palestra eval` writes beside a run."""
-_ASIDE = (".bak", ".tmp", ".new", ".merging", ".partial")
 
 
 def rollout_files(files: Files) -> list[Path]:
@@ -34,7 +27,7 @@ def rollout_files(files: Files) -> list[Path]:
 
     Raises InputDataError: a file is missing or a glob matches no file.
     """
-    return _files_of_arguments(files, passed_over=_BESIDE)
+    return _files_of_arguments(files)
 
 
 def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[Path]]:
@@ -46,9 +39,7 @@ def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[P
     input_paths = (
         None
         if inputs is None
-        else _files_of_arguments(
-            inputs, passed_over=tuple(set(_BESIDE) - {_INPUTS}), of_output=_inputs_beside
-        )
+        else _files_of_arguments(inputs, ending=INPUTS_ENDING, of_output=_inputs_beside)
     )
     rollout_paths = rollout_files(rollouts)
     return [
@@ -68,7 +59,7 @@ def _inputs_beside(rollouts: Path) -> Path:
             )
         raise InputDataError(
             f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
-            hint="pass their path: --inputs FILE, or +materialized_inputs_jsonl_fpath=FILE",
+            hint="pass their path: --inputs FILE",
         )
     return inputs
 
@@ -78,7 +69,7 @@ def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
     `rollouts`.
     """
     if files is not None:
-        return _files_of_arguments(files, passed_over=(), of_output=_failures_beside)
+        return _files_of_arguments(files, ending=FAILURES_ENDING, of_output=_failures_beside)
     failure_paths = (with_compressed(RunPaths(path).failures) for path in rollouts)
     return [path for path in failure_paths if path is not None]
 
@@ -86,7 +77,7 @@ def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
 def rollouts_beside(failures: Path) -> Path | None:
     """Return the rollouts file to which a failures file belongs; None when there is none."""
     name = bare_name(failures)
-    stem = name.removesuffix(_FAILURES)
+    stem = name.removesuffix(FAILURES_ENDING)
     return None if stem == name else with_compressed(failures.with_name(f"{stem}.jsonl"))
 
 
@@ -99,17 +90,18 @@ def _itself(rollouts: Path) -> Path:
 
 
 def _files_of_arguments(
-    files: Files, *, passed_over: tuple[str, ...], of_output: Callable[[Path], Path] = _itself
+    files: Files, *, ending: str = "", of_output: Callable[[Path], Path] = _itself
 ) -> list[Path]:
     """Return each file once, sorted by path, so that the order of the arguments does not matter.
 
-    `of_output`: returns the wanted file of a run, for an argument that names the whole run.
+    `ending`: that of the wanted files beside an output; empty for the output itself. `of_output`:
+    returns the wanted file of a run, for an argument that names the whole run.
     """
     items = [str(files)] if isinstance(files, Path | str) else [str(item) for item in files]
     matched: dict[Path, Path] = {}
     for item in items:
         outputs = _run_named(item)
-        paths = map(of_output, outputs) if outputs else _matches(item, passed_over)
+        paths = map(of_output, outputs) if outputs else _matches(item, ending)
         matched |= {path.resolve(): path for path in paths}
     if not matched:
         raise InputDataError("no file of rows was passed")
@@ -123,28 +115,25 @@ def _run_named(item: str) -> list[Path]:
     return outputs_of(path) if path.is_dir() or is_stem else []
 
 
-def _matches(item: str, passed_over: tuple[str, ...]) -> Iterator[Path]:
+def _matches(item: str, ending: str) -> Iterator[Path]:
     path = Path(item)
-    if path.exists():
-        yield path
+    if (existing := with_compressed(path)) is not None:
+        yield existing
         return
     if not glob.has_magic(item):
         raise InputDataError(
-            f"cannot read {path}: No such file or directory",
+            f"cannot read {path}: No such file or directory{did_you_mean_path(path)}",
             hint="relative paths start at the working directory",
         )
-    names = [Path(name) for name in sorted(glob.glob(item, recursive=True))]  # noqa: PTH207  # absolute patterns too
-    accepted = [name for name in names if not name.is_dir() and not _goes_along(name, passed_over)]
+    names = matching_files(item)
+    accepted = [
+        name
+        for name in names
+        if (ending and bare_name(name).endswith(ending)) or not goes_with_a_run(name)
+    ]
     if not accepted:
         what = (
             f"only companion files of a run ({names[0]}), not its rollouts" if names else "nothing"
         )
         raise InputDataError(f"{item} matches {what}")
     yield from accepted
-
-
-def _goes_along(path: Path, passed_over: tuple[str, ...]) -> bool:
-    if path.name.endswith(_ASIDE) or bare_name(path).endswith(passed_over):
-        return True
-    is_run = with_compressed(RunPaths(path).materialized_inputs) is not None
-    return bare_name(path).endswith(_TASKS) and bool(passed_over) and not is_run

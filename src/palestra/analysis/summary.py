@@ -1,7 +1,7 @@
 """Computes the main numbers of a run: overall, by family, and by agent with full statistics."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,24 @@ from palestra.analysis.views import (
     PassAtK,
     RangeAtK,
     over_requested,
-    pass_powers,
+    pass_at_ks,
     reward_range,
+    with_absent,
 )
 from palestra.analysis.writing import write_json
 from palestra.metrics import (
     BoolArray,
+    FloatArray,
     IntArray,
     Rollouts,
     component_fields,
+    distinct,
     mean_by_group,
     starts_of_sorted,
     statistics_rows,
     sum_by_group,
 )
-from palestra.schema import JsonDict
+from palestra.schema import JsonDict, Unscored
 
 UNLABELLED = "(none)"
 
@@ -50,7 +53,7 @@ class GroupScores:
     """The number of tasks with a scored rollout; the `_solved` fractions are of this number."""
     mean_reward: Estimate
     pass_at: Sequence[PassAtK]
-    """pass@k for k = 1, 2, 4, … up to the largest number of rollouts of a task."""
+    """pass@k for k = 1, 2, 4, … and the largest number of rollouts of a task."""
     pass_hat: Sequence[PassAtK]
     """pass^k for the same k: the expected worst of k rewards; for 0/1 rewards, the probability that
     all k are solved."""
@@ -61,6 +64,23 @@ class GroupScores:
     mean_output_tokens: float | None
     components: Mapping[str, float]
     """The mean of each component of the reward, by name; empty when rewards have no components."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideRules:
+    """The rewards that lie outside the reward rules of their environments."""
+
+    rewards: int
+    """Their number."""
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, rewards: FloatArray) -> "OutsideRules | None":
+        """Return the summary of these rewards; None without any."""
+        if not len(rewards):
+            return None
+        return cls(len(rewards), float(rewards.min()), float(rewards.max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +95,11 @@ class GroupSummary:
     """The number of scored rollouts whose answer or conversation was cut off at a limit."""
     empty_answers: int
     """The number of scored rollouts with neither text nor a tool call of the model."""
+    tool_failures: int
+    """The number of scored rollouts in which a tool raised an exception that its author did not
+    mean."""
+    outside_rules: OutsideRules | None
+    """The rewards outside the reward rules of their environments; None without any."""
     failures: Mapping[str, int]
     """The number of requests without a score, by the class of their last failed attempt."""
     unaccounted: int
@@ -102,6 +127,8 @@ class GroupSummary:
             "scored": self.scored,
             "truncated": self.truncated,
             "empty_answers": self.empty_answers,
+            "tool_failures": self.tool_failures,
+            "outside_reward_rules": self.outside_rules.rewards if self.outside_rules else 0,
             "failures": dict(self.failures),
             "unaccounted": self.unaccounted,
             "mean_reward": {
@@ -126,13 +153,28 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutToLookAt:
+    """The rollout of a run that says most: the first without a reward, else one with the lowest."""
+
+    key: str
+    """`TASK:ROLLOUT`."""
+    has_reward: bool
+    is_lowest: bool
+    """Whether other rollouts have a higher reward."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     total: GroupSummary
     by_agent: Sequence[GroupSummary]
     by_family: Sequence[GroupSummary]
     """One summary per family; empty unless the run was loaded with `group_by`."""
     completeness: RunCompleteness
+    unscored: Unscored
+    """The requests without a score, counted by remedy."""
     notices: Sequence[str]
+    to_look_at: RolloutToLookAt | None
+    """None when no rollout has ended."""
 
 
 def _views_at_k(scored: Sequence[PassAtK], ranges: Sequence[RangeAtK]) -> list[JsonDict]:
@@ -155,25 +197,67 @@ def summarize(frame: RunFrame) -> RunSummary:
     `group_by`.
     """
     everything = np.ones(len(frame.requests), dtype=np.bool_)
-    families = frame.families
+    total = _with_missing_shards(frame, summarize_group(frame, everything, "all"))
+    agents, families = frame.agents, frame.families
     return RunSummary(
-        total=summarize_group(frame, everything, "all"),
-        by_agent=list(_by_label(frame, frame.agents, [ref.name for ref in frame.agents.names])),
-        by_family=[] if families is None else list(_by_label(frame, families, families.names)),
+        total=total,
+        by_agent=list(_by_label(frame, agents, [ref.name for ref in agents.names], total)),
+        by_family=[]
+        if families is None
+        else list(_by_label(frame, families, families.names, total)),
         completeness=frame.completeness,
+        unscored=frame.unscored,
         notices=frame.notices,
+        to_look_at=_to_look_at(frame),
+    )
+
+
+def _to_look_at(frame: RunFrame) -> RolloutToLookAt | None:
+    requests, has_reward, is_lowest = frame.requests, not len(frame.failed), False
+    if not has_reward:
+        request = int(frame.failed.requests[0])
+    elif len(frame.rollouts):
+        reward = frame.rollouts.reward
+        request = int(np.flatnonzero(requests.scored)[np.argmin(reward)])
+        is_lowest = bool(reward.min() < reward.max())
+    else:
+        return None
+    task = requests.tasks[requests.keys.task[request]]
+    return RolloutToLookAt(f"{task}:{requests.keys.rollout[request]}", has_reward, is_lowest)
+
+
+def _with_missing_shards(frame: RunFrame, total: GroupSummary) -> GroupSummary:
+    """Count the rollouts of shards that left no files as requested. Their tasks are not known."""
+    if frame.missing_shards is None:
+        return total
+    absent = frame.missing_shards.rollouts
+    return replace(
+        total,
+        requested=total.requested + absent,
+        unaccounted=total.unaccounted + absent,
+        over_requested=with_absent(
+            total.over_requested,
+            present=total.requested,
+            absent=absent,
+            bounds=reward_range(frame.rollouts.reward),
+        ),
     )
 
 
 def _by_label(
-    frame: RunFrame, labels: RequestLabels[Any], names: Sequence[str]
+    frame: RunFrame, labels: RequestLabels[Any], names: Sequence[str], total: GroupSummary
 ) -> Iterator[GroupSummary]:
-    """Yield one summary per label, sorted by name; requests without a label come last."""
-    present = set(np.unique(labels.codes).tolist())
-    for code in sorted(present - {-1}, key=lambda code: (names[code], labels.names[code])):
-        yield summarize_group(frame, labels.codes == code, names[code])
-    if -1 in present:
-        yield summarize_group(frame, labels.codes == -1, UNLABELLED)
+    """Yield one summary per label, sorted by name; requests without a label come last. `total`: the
+    summary of all requests.
+    """
+    present = set(distinct(labels.codes).tolist())
+    codes = sorted(present - {-1}, key=lambda code: (names[code], labels.names[code]))
+    for code in codes + sorted(present & {-1}):
+        name = UNLABELLED if code == -1 else names[code]
+        if len(present) == 1:
+            yield replace(total, name=name)
+        else:
+            yield summarize_group(frame, labels.codes == code, name)
 
 
 def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> GroupSummary:
@@ -185,11 +269,13 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
     rows: BoolArray = chosen[requests.scored]
     return GroupSummary(
         name=name,
-        tasks=len(np.unique(requests.keys.task[chosen])),
+        tasks=len(distinct(requests.keys.task[chosen])),
         requested=len(outcome),
         scored=scored,
         truncated=int(np.sum(frame.endings.truncated[rows])),
         empty_answers=int(np.sum(frame.endings.empty[rows])),
+        tool_failures=int(np.sum(frame.endings.broken_tools[rows])),
+        outside_rules=OutsideRules.of(reward[rows & frame.endings.outside_rules]),
         failures=counts,
         unaccounted=int(np.sum(outcome == NO_OUTCOME)),
         scores=_scores(frame.rollouts.select(rows)) if scored else None,
@@ -205,7 +291,7 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
 def _scores(rollouts: Rollouts) -> GroupScores:
     tasks = len(rollouts.tasks)
     solved, trials = solved_by_task(rollouts), rollouts.per_task
-    pass_at, pass_hat = pass_powers(rollouts.reward, rollouts.starts)
+    pass_at, pass_hat = pass_at_ks(rollouts.reward, rollouts.starts)
     never, always = int(np.sum(solved == 0)), int(np.sum(solved == trials))
     return GroupScores(
         tasks=tasks,
@@ -258,7 +344,7 @@ def agent_metrics(frame: RunFrame) -> list[JsonDict]:
     of_rollout = codes[frame.requests.scored]
     order = np.argsort(of_rollout, kind="stable")
     rows = statistics_rows(frame.rollouts.columns.take(order), starts_of_sorted(of_rollout[order]))
-    statistics = dict(zip(np.unique(of_rollout).tolist(), rows, strict=True))
+    statistics = dict(zip(distinct(of_rollout).tolist(), rows, strict=True))
     return [
         {
             "agent_ref": agents[code].as_ref() if code >= 0 else None,
@@ -266,7 +352,7 @@ def agent_metrics(frame: RunFrame) -> list[JsonDict]:
             **statistics.get(code, {}),
             "summary": summarize_group(frame, chosen).as_json(),
         }
-        for code in np.unique(codes).tolist()
+        for code in distinct(codes).tolist()
         for chosen in (codes == code,)
     ]
 

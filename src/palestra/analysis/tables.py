@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from palestra.analysis.frame import AgentName, Endings, RowPositions
+from palestra.analysis.manifests import MissingShards
 from palestra.metrics import Columns, IntArray, Keys, TaskIndex
 from palestra.schema import Remedy, remedy_of
 
@@ -130,7 +131,10 @@ class FailedAttempt:
     def remedy(self) -> Remedy:
         """The remedy for a rollout without a score."""
         return remedy_of(
-            terminal=self.terminal, retriable=self.retriable, was_answered=self.answered
+            terminal=self.terminal,
+            retriable=self.retriable,
+            was_answered=self.answered,
+            failure_class=self.failure_class,
         )
 
     def together(self, second: "FailedAttempt") -> "FailedAttempt":
@@ -157,6 +161,7 @@ class ScannedRun:
     """The last failed attempt of each key."""
     failure_files: Sequence[Path]
     notices: tuple[str, ...]
+    missing_shards: MissingShards | None
 
 
 def integers(column: "array[int]") -> IntArray:

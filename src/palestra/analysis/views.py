@@ -62,8 +62,10 @@ def parse_metric(name: str, fields: Iterable[str]) -> Metric:
         return Metric(name, k=int(pass_at[1]))
     known_fields = sorted(fields)
     if name not in known_fields:
+        k = name.rpartition("@")[2]
+        forms = [f"pass@{k}"] if _PASS_AT.fullmatch(f"pass@{k}") and "@" in name else []
         raise ConfigError(
-            f"no rollout has a numeric field {name!r}{did_you_mean(name, known_fields)}",
+            f"no rollout has a numeric field {name!r}{did_you_mean(name, [*forms, *known_fields])}",
             hint=f"metrics: pass@k for any k, {', '.join(known_fields)}",
         )
     return Metric(name, field=name)
@@ -186,20 +188,21 @@ def solved_by_group(rewards: FloatArray, starts: IntArray) -> IntArray:
     return sum_by_group(solved, starts).astype(np.int64)
 
 
-def pass_powers(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], list[PassAtK]]:
-    """Return the expected maximum and minimum of k rewards, for k = 1, 2, 4, … up to the largest
-    group.
+def pass_at_ks(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], list[PassAtK]]:
+    """Return the expected maximum and minimum of k rewards, for k = 1, 2, 4, … and the size of the
+    largest group.
 
     For 0/1 rewards these are the probabilities that at least one of k is solved (pass@k) and that
     all are (pass^k).
     """
     sizes = np.diff(starts)
     matrices = [np.sort(rows, axis=1) for _, rows in rows_by_size(rewards, starts)]
-    powers = [2**power for power in range(int(sizes.max()).bit_length())]
-    best = [_at_k(matrices, k) for k in powers]
+    largest = int(sizes.max())
+    ks = sorted({*(2**power for power in range(largest.bit_length())), largest})
+    best = [_at_k(matrices, k) for k in ks]
     # the worst of k is the best of k with all signs turned, and then rows ascend backwards
     turned = [0.0 - rows[:, ::-1] for rows in matrices]
-    worst = [_at_k(turned, k) for k in powers]
+    worst = [_at_k(turned, k) for k in ks]
     return best, [PassAtK(at.k, 0.0 - at.value, at.tasks) for at in worst]
 
 
@@ -219,8 +222,8 @@ def over_requested(
     best reward.
     """
     worst, best = (_filled(rewards, scored, fill) for fill in bounds)
-    at_worst = pass_powers(worst, starts)
-    at_best = at_worst if scored.all() else pass_powers(best, starts)
+    at_worst = pass_at_ks(worst, starts)
+    at_best = at_worst if scored.all() else pass_at_ks(best, starts)
     expected = np.diff(starts)
     missing = sum_by_group((~scored).astype(np.float64), starts).astype(np.int64)
     solved = solved_by_group(_filled(rewards, scored, -np.inf), starts)
@@ -234,6 +237,30 @@ def over_requested(
         never_solved=_share(solved + missing == 0, solved == 0),
         sometimes_solved=_share(both, both | ((missing > 0) & (expected > 1))),
         always_solved=_share(failed + missing == 0, failed == 0),
+    )
+
+
+def with_absent(
+    known_ranges: OverRequested, *, present: int, absent: int, bounds: tuple[float, float]
+) -> OverRequested:
+    """Return the ranges over `absent` more requested rollouts whose tasks are not known.
+
+    `known_ranges`: those over the `present` requests. What depends on tasks can then be anything.
+    """
+    low, high = bounds
+    mean, requested = known_ranges.mean_reward, present + absent
+    anything = Range(low, high)
+    return OverRequested(
+        tasks=known_ranges.tasks,
+        mean_reward=Range(
+            (mean.low * present + low * absent) / requested,
+            (mean.high * present + high * absent) / requested,
+        ),
+        pass_at=[RangeAtK(at.k, anything, at.tasks) for at in known_ranges.pass_at],
+        pass_hat=[RangeAtK(at.k, anything, at.tasks) for at in known_ranges.pass_hat],
+        never_solved=Range(0.0, 1.0),
+        sometimes_solved=Range(0.0, 1.0),
+        always_solved=Range(0.0, 1.0),
     )
 
 

@@ -18,6 +18,7 @@ from palestra.analysis.comparison.result import (
 from palestra.analysis.frame import NO_OUTCOME, SCORED, SCORED_CODE, RunFrame, counts_by_name
 from palestra.analysis.intervals import CELLS_AT_ONCE, SEED, estimate_difference
 from palestra.analysis.load import LARGEST_VALUE
+from palestra.analysis.selection.export import rewards_digest, selected_from
 from palestra.analysis.views import (
     Metric,
     parse_metric,
@@ -155,7 +156,7 @@ def comparison_of(
         b=_counts(b),
         tasks=len(pairs.tasks),
         settings=settings_that_differ(a, b, pairs),
-        notices=[*pairs.notices, *_notices(a), *_notices(b)],
+        notices=[*pairs.notices, *_selection_notices(a, b), *_notices(a), *_notices(b)],
         metrics=[replace(m, p_adjusted=p) for m, p in zip(metric_results, adjusted, strict=True)],
         better=int(np.sum(change > 0)),
         worse=int(np.sum(change < 0)),
@@ -314,6 +315,17 @@ def _counts(side: ComparedRun) -> RunCounts:
         failures=failures,
         unaccounted=int(np.sum(requests.outcome == NO_OUTCOME)),
     )
+
+
+def _selection_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
+    """Yield a notice when the tasks of one run were chosen by their rewards in the other."""
+    for chosen, origin in ((b, a), (a, b)):
+        files, digest = origin.frame.rollout_places.files, rewards_digest(origin.frame)
+        if any(run.is_run(files, digest) for run in selected_from(chosen.frame)):
+            yield (
+                f"the tasks of {chosen.name} were chosen by their rewards in {origin.name}, so they "
+                "move towards the mean even when nothing has changed: compare two new runs of them"
+            )
 
 
 def _notices(side: ComparedRun) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Pairs the tasks of two runs; raises InputDataError for tasks whose rows are not the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +27,13 @@ class ComparedRun:
     fingerprints: Fingerprints
 
 
-def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
+def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) -> ComparedRun:
     """Load a run from its rollouts; the inputs and failures files are found by name in the same
     folder.
 
     `rollouts`: a file or a glob of shards. Incomplete runs are accepted: missing rollouts are
-    counted. Raises InputDataError: a file is missing or invalid.
+    counted. `allow_unscored` accepts a run in which nothing was scored. Raises InputDataError: a
+    file is missing or invalid.
     """
     for path in rollout_files(rollouts):
         if not path.exists():
@@ -47,7 +48,8 @@ def load_side(rollouts: Path | str, *, name: str) -> ComparedRun:
                 hint="keep the files of a run in one folder; for the output of reverify, copy the "
                 f"materialized inputs of the run that it read to {inputs}",
             )
-    return side_of(load_run(None, rollouts, allow_partial=True), rollouts, name=name)
+    frame = load_run(None, rollouts, allow_partial=True, allow_unscored=allow_unscored)
+    return side_of(frame, rollouts, name=name)
 
 
 def side_of(frame: RunFrame, rollouts: Path | str, *, name: str) -> ComparedRun:
@@ -74,8 +76,8 @@ def refuse_shared_files(runs: list[str]) -> None:
 
 
 SHOWN = 10
-ALLOW_UNMATCHED = "--allow-unmatched"
-ALLOW_DIFFERENT_ROWS = "--allow-different-rows"
+ALLOW_UNMATCHED = "--allow-unmatched (in Python allow_unmatched=True)"
+ALLOW_DIFFERENT_ROWS = "--allow-different-rows (allow_different_rows=True)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Pairs:
     """The tasks that two runs share. `a`, `b`: their positions in each run's `requests.tasks`."""
 
     tasks: Sequence[TaskIndex]
+    """Their indices in run A."""
+    tasks_of_b: Sequence[TaskIndex]
     a: IntArray
     b: IntArray
     notices: Sequence[str]
@@ -94,21 +98,30 @@ def pair_tasks(
     *,
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
+    by_rows: bool = False,
 ) -> Pairs:
     """Return the tasks that both runs have, matched by task index and by the fingerprint of their
     rows.
 
     Raises InputDataError: a task is in one run only, or its rows differ between the runs.
     `allow_unmatched` leaves such tasks out; `allow_different_rows` pairs tasks by index alone.
+    `by_rows`: where the runs number the same rows differently, as after a selection, tasks are
+    matched by their rows alone.
     """
-    tasks = [task for task in a.frame.requests.tasks if task in b.fingerprints]
+    in_b = _same_rows(a, b) if by_rows and not allow_different_rows else {}
+    is_renumbered = bool(in_b)
+    in_b = in_b or {task: task for task in a.fingerprints if task in b.fingerprints}
+    tasks = [task for task in a.frame.requests.tasks if task in in_b]
     if not tasks:
         raise InputDataError(
             f"{a.rollouts} and {b.rollouts} share no task index",
             hint="compare runs over the same input file",
         )
-    notices = _unpaired(a, b, allowed=allow_unmatched)
-    different = [task for task in tasks if a.fingerprints[task] != b.fingerprints[task]]
+    notices = _unpaired(a, b, in_b, allowed=allow_unmatched)
+    if is_renumbered:
+        moved = sum(task != in_b[task] for task in tasks)
+        notices.append(f"{moved} tasks have another index in B and are paired by their rows")
+    different = [task for task in tasks if a.fingerprints[task] != b.fingerprints[in_b[task]]]
     if different and not allow_different_rows:
         if not allow_unmatched:
             raise _different(a, b, different, len(tasks))
@@ -122,15 +135,33 @@ def pair_tasks(
             raise _different(a, b, different, len(different))
     elif different:
         notices.append(f"{len(different)} tasks are paired although their rows differ")
-    return Pairs(tasks, _positions(a.frame, tasks), _positions(b.frame, tasks), notices)
+    tasks_of_b = [in_b[task] for task in tasks]
+    positions = _positions(a.frame, tasks), _positions(b.frame, tasks_of_b)
+    return Pairs(tasks, tasks_of_b, *positions, notices)
+
+
+def _same_rows(a: ComparedRun, b: ComparedRun) -> Mapping[TaskIndex, TaskIndex]:
+    """Return for the tasks of A the tasks of B with the same rows; empty when the indices fit, or
+    when it is not clear which tasks belong together.
+
+    It is clear when no row is twice in a run, and one run has all rows of the other.
+    """
+    rows_of_a, rows_of_b = a.fingerprints, b.fingerprints
+    shared = rows_of_a.keys() & rows_of_b.keys()
+    if shared and all(rows_of_a[task] == rows_of_b[task] for task in shared):
+        return {}
+    task_of_b = {row: task for task, row in rows_of_b.items()}
+    pairs = {task: task_of_b[row] for task, row in rows_of_a.items() if row in task_of_b}
+    is_clear = len(task_of_b) == len(rows_of_b) and len({*rows_of_a.values()}) == len(rows_of_a)
+    return pairs if is_clear and len(pairs) == min(len(rows_of_a), len(rows_of_b)) else {}
 
 
 def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[str]:
     """Return the sampling settings that differ for the first paired task, such as `temperature: 0.7
     -> 1.0`.
     """
-    task = pairs.tasks[0]
-    first, second = (sampling(_row(side, task)) for side in (a, b))
+    firsts = (a, pairs.tasks[0]), (b, pairs.tasks_of_b[0])
+    first, second = (sampling(_row(side, task)) for side, task in firsts)
     return [
         f"{name}: {first.get(name, 'absent')} -> {second.get(name, 'absent')}"
         for name in sorted({*first, *second})
@@ -138,17 +169,26 @@ def settings_that_differ(a: ComparedRun, b: ComparedRun, pairs: Pairs) -> list[s
     ]
 
 
-def _unpaired(a: ComparedRun, b: ComparedRun, *, allowed: bool) -> list[str]:
-    """Return a notice about the tasks that only one run has; raise InputDataError unless `allowed`."""
+def _unpaired(
+    a: ComparedRun, b: ComparedRun, in_b: Mapping[TaskIndex, TaskIndex], *, allowed: bool
+) -> list[str]:
+    """Return a notice about the tasks that only one run has; raise InputDataError unless `allowed`.
+    `in_b`: the tasks of A that B has, with their indices there.
+    """
+    in_a = {task_of_b: task for task, task_of_b in in_b.items()}
     only = [
-        (side, [task for task in side.frame.requests.tasks if task not in opposite.fingerprints])
-        for side, opposite in ((a, b), (b, a))
+        (side, [task for task in side.frame.requests.tasks if task not in paired])
+        for side, paired in ((a, in_b), (b, in_a))
     ]
     parts = [f"{len(tasks)} only in {side.name} ({_some(tasks)})" for side, tasks in only if tasks]
     if parts and not allowed:
+        # either may be a part of the other
+        moved = max(_moved(a, b, in_b), _moved(b, a, in_a))
         raise InputDataError(
             f"{a.rollouts} and {b.rollouts} do not have the same tasks: {'; '.join(parts)}",
-            hint="compare runs over the same input file, or leave the unmatched tasks out with "
+            hint=_of_moved(moved)
+            if moved
+            else "compare runs over the same input file, or leave the unmatched tasks out with "
             f"{ALLOW_UNMATCHED}",
         )
     return [f"tasks left out: {'; '.join(parts)}"] if parts else []
@@ -159,11 +199,9 @@ def _different(
 ) -> InputDataError:
     tasks_named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
     ellipsis = ", …" if len(different) > SHOWN else ""
-    elsewhere = set(b.fingerprints.values())
-    moved = sum(a.fingerprints[task] in elsewhere for task in different)
+    moved = _moved(a, b, {task: task for task in different})
     hint = (
-        f"{moved} of these rows have another task index in the other run: collect both runs from "
-        "the same input file, with the rows in the same order"
+        _of_moved(moved)
         if moved
         else f"{ALLOW_UNMATCHED} leaves these tasks out; {ALLOW_DIFFERENT_ROWS} compares them "
         "anyway, for example two prompt templates over one dataset"
@@ -172,6 +210,22 @@ def _different(
         f"{len(different)} of {shared} tasks have a different prompt or row in {b.rollouts} than "
         f"in {a.rollouts}: {tasks_named}{ellipsis}",
         hint=hint,
+    )
+
+
+def _moved(a: ComparedRun, b: ComparedRun, in_b: Mapping[TaskIndex, TaskIndex]) -> int:
+    """Return how many rows of the tasks of `in_b` have another task index in the other run."""
+    elsewhere = set(b.fingerprints.values())
+    rows = (a.fingerprints[t] for t in in_b if a.fingerprints[t] != b.fingerprints[in_b[t]])
+    return sum(row in elsewhere for row in rows)
+
+
+def _of_moved(count: int) -> str:
+    return (
+        f"{count} of these rows have another task index in the other run, as after `palestra "
+        "select`, which numbers its tasks anew: collect both runs from the same input file, with "
+        "the rows in the same order. `palestra compare` pairs two such runs by their rows when one "
+        "has all rows of the other, each once"
     )
 
 

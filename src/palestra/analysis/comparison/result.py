@@ -140,7 +140,7 @@ class Comparison:
             )
             for metric in self.metrics
         ]
-        heads = ("metric", "tasks", "A", "B", "B - A", "95 %", "p")
+        heads = ("metric", "tasks", "A", "B", "B - A", "95 %", "mid-p")
         return html_table(heads, rows, caption=f"A: {self.a.rollouts}, B: {self.b.rollouts}")
 
     def to_dict(self) -> JsonDict:

@@ -1,7 +1,7 @@
 """The query language for rollouts and tasks: `outcome:scored reward<1 tools:search -"please"`.
 
     query   = terms beside each other (all must match), `and`, `or`, `not`, `-term`, parentheses
-    term    = field:value | field<value (= != < <= > >=) | has:field | word | "phrase"
+    term    = field:value | field<value (= != < <= > >=, without spaces) | has:field | word | "phrase"
     value   = value | value,value (any of them) | low..high (ends included) | ~part (contained)
     sort:field, sort:-field: the order, smallest or largest first
     text:word, text:"a phrase": looked for in the whole transcript, without case

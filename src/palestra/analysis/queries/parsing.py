@@ -29,12 +29,15 @@ EXAMPLE: Final = 'for example: reward<1 tools:search -"please"'
 _TOKEN: Final = re.compile(
     r"""\s*(?:
       (?P<open>\() | (?P<close>\)) | (?P<minus>-)(?=["(\w])
-    | (?P<field>[^\W\d][\w.\-]*)(?P<operator>:|!=|<=|>=|=|<(?!=)|>(?!=))(?P<value>"[^"]*"|[^\s()"]+)
-    | (?P<unfinished>[^\W\d][\w.\-]*(?:[:<>]|[!<>]?=))(?=[\s()]|$)
+    | (?:(?P<field>[^\W\d][\w.\-]*) | "(?P<name>[^"]+)")
+      (?P<operator>:|!=|<=|>=|==|=(?!=)|<(?!=)|>(?!=)) (?P<value>"[^"]*"|[^\s()"]+)
+    | (?P<unfinished>(?:[^\W\d][\w.\-]*|"[^"]+")(?:[:<>]|[!<>=]?=))(?=[\s()]|$)
     | "(?P<phrase>[^"]*)" | (?P<word>[^\s()":]+)
     )""",
     re.VERBOSE,
 )
+_SPACED_OPERATOR: Final = re.compile(r"(==|!=|<=|>=|=|<|>)([+-]?[\d.]\S*)?")
+"""A word that is an operator, alone or before a number: the author of `reward >= 1` means a term."""
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 _TRUTH: Final = {"true": 1.0, "false": 0.0}
 
@@ -47,6 +50,9 @@ class _Token:
     field: str = ""
     operator: str = ""
     value: str = ""
+    value_position: int = 0
+    is_own_name: bool = False
+    """Whether the field is in quotes, so that it is a name of a row whatever the word means here."""
 
 
 def parse_query(text: str) -> Query:
@@ -74,18 +80,32 @@ def _tokens(text: str) -> list[_Token]:
             raise QueryError(
                 text, match.end() + 1, f"a value is missing after {match[kind]!r}", hint=EXAMPLE
             )
+        if kind == "word" and tokens and tokens[-1].kind in {"word", "phrase"}:
+            _refuse_spaced_operator(text, start, tokens[-1].text, match["word"])
         tokens.append(
             _Token(
                 "term" if kind == "value" else kind,
                 match[kind],
                 start + 1,
-                match["field"] or "",
-                match["operator"] or "",
+                match["field"] or match["name"] or "",
+                (match["operator"] or "").replace("==", "="),
                 match["value"] or "",
+                match.start("value") + 1,
+                is_own_name=match["name"] is not None,
             )
         )
         at = match.end()
     return tokens
+
+
+def _refuse_spaced_operator(text: str, start: int, field: str, word: str) -> None:
+    if match := _SPACED_OPERATOR.fullmatch(word):
+        raise QueryError(
+            text,
+            start + 1,
+            f"there is a space before {match[1]!r}",
+            hint=f'write it without spaces, such as {field}{match[1]}1; to search for the text: "{word}"',
+        )
 
 
 class _Parser:
@@ -161,7 +181,7 @@ class _Parser:
             raise self._error("a term is missing")
         if token.kind == "open":
             return self._in_parentheses(depth)
-        if token.field == "sort" and token.operator == ":":
+        if token.field == "sort" and token.operator == ":" and not token.is_own_name:
             if depth or not may_sort or self._sort is not None:
                 raise self._error("`sort:` may stand once, outside parentheses, without `-`")
             self._sort = token
@@ -188,9 +208,9 @@ class _Parser:
     def _term(self, token: _Token) -> Node:
         value = token.value.strip('"')
         is_quoted = token.value.startswith('"')
-        if token.field == "has" and token.operator == ":":
+        if token.field == "has" and token.operator == ":" and not token.is_own_name:
             return HasTerm(value, token.position)
-        if token.field == TEXT and token.operator in {":", "="}:
+        if token.field == TEXT and token.operator in {":", "="} and not token.is_own_name:
             text = self._word(token, value).text
             return WordTerm(text, whole_transcript=True, is_exact=token.operator == "=")
         if token.operator != ":":
@@ -206,8 +226,7 @@ class _Parser:
     def _compared(self, token: _Token, value: str) -> Node:
         number = _number(value)
         if number is None and token.operator not in {"=", "!="}:
-            position = token.position + len(token.field) + len(token.operator)
-            raise QueryError(self._text, position, f"{value!r} is not a number")
+            raise QueryError(self._text, token.value_position, f"{value!r} is not a number")
         return ComparedTerm(token.field, token.position, token.operator, value, number)
 
     def _takes_word(self, word: str) -> bool:

@@ -1,19 +1,28 @@
 """The tree of a query, and deciding it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any, Final, TypeVar
 
-from palestra.config import did_you_mean, nearest
+from palestra.config import nearest
 from palestra.errors import ConfigError
 
 TEXT: Final = "text"
 """The field with all texts of a rollout."""
 MANY: Final = frozenset({"tools", TEXT})
 """Fields with any number of values. A row never lacks them; it may have no value there."""
+FAILED: Final = "failed"
+"""As a value of `outcome`: every class of failure."""
+_NOT_FAILED: Final = ("scored", "not ended")
+"""The outcomes that are no failure."""
+_SYNONYMS: Final = {"status": "outcome", "state": "outcome", "score": "reward", "error": "class"}
+"""Fields that no row may have, and that people look for."""
+_DASHED: Final = re.compile(r"(\d+)-(\d+)", re.ASCII)
+"""A value that looks like a range of numbers, `0-3`. In a field of texts it may be one of them."""
 _EXACT: Final = 2**53
 """Whole numbers below it are exact as floating-point numbers."""
 COMPARED: Final = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -73,9 +82,20 @@ class ComparedTerm:
         operand = math.nan if self.number is None else self.number
         return COMPARED[self.operator](value, operand)
 
+    @property
+    def is_failed(self) -> bool:
+        """Whether every outcome matches except `equal_texts`."""
+        return self.field == "outcome" and self.text.lower() == FAILED
+
+    @property
+    def equal_texts(self) -> tuple[str, ...]:
+        """The texts that a value is compared with, without case."""
+        return _NOT_FAILED if self.is_failed else (self.text,)
+
     def of_text(self, value: str) -> bool:
         """Compare a text."""
-        is_equal = value.lower() == self.text.lower()
+        texts = {text.lower() for text in self.equal_texts}
+        is_equal = (value.lower() in texts) != self.is_failed
         return is_equal if self.operator == "=" else self.operator == "!=" and not is_equal
 
 
@@ -165,14 +185,40 @@ class Query:
             used.append((self.sort.removeprefix("-"), self.sort_position))
         for name, position in used:
             if name not in names:
-                reason = f"there is no field {name!r}{did_you_mean(name, names)}"
+                near = _likely_field(name, names)
                 raise QueryError(
                     self.text,
                     position,
-                    reason,
+                    f"there is no field {name!r}" + (f"; did you mean {near!r}?" if near else ""),
                     hint=f"the fields: {', '.join(names)}",
-                    nearest=nearest(name, names) or "",
+                    nearest=near,
                 )
+
+    def dashed_ranges(self) -> Iterator[ComparedTerm]:
+        """Yield the terms that look like a range of numbers, such as `task:0-3`."""
+        for leaf in self.leaves():
+            if isinstance(leaf, ComparedTerm) and _DASHED.fullmatch(leaf.text):
+                yield leaf
+
+    def check_ranges(self, numbers: Container[str]) -> None:
+        """Raise QueryError: a term such as `task:0-3` has a field of `numbers`."""
+        for leaf in self.dashed_ranges():
+            if leaf.field in numbers:
+                raise QueryError(
+                    self.text,
+                    leaf.position,
+                    f"{leaf.field} is a number, and {leaf.text!r} is none",
+                    hint=f"a range is written with dots: {leaf.field}:{leaf.text.replace('-', '..')}",
+                )
+
+
+def _likely_field(name: str, names: Sequence[str]) -> str:
+    """Return the field that was probably meant; empty without one."""
+    synonym = _SYNONYMS.get(name)
+    if synonym in names:
+        return synonym or ""
+    inner = [field for field in names if field.endswith(f".{name}")]
+    return inner[0] if len(inner) == 1 else nearest(name, names) or ""
 
 
 def decide_query(node: Node, leaf: Callable[[WordTerm | Condition], Truth[Any]]) -> Truth[Any]:

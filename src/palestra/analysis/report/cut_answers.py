@@ -14,7 +14,10 @@ from palestra.analysis.task_rows import LENGTH_FIELD
 from palestra.metrics import BoolArray, FloatArray
 
 SHARE_NEAR_LIMIT = 0.1
-"""From this share of long answers among the solved on, a higher limit is expected to help."""
+"""From this share of long answers among the solved on, a higher limit may help."""
+NEAR_ONE_LIMIT = 0.05
+"""The lengths of cut answers agree with one limit when nine in ten are this close to the longest,
+as a share of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class CutAnswers:
     """
     length: float | None
     """The median number of output tokens of a cut answer; None when rows have no token counts."""
+    shortest: float | None
+    longest: float | None
+    is_one_limit: bool
+    """Whether the lengths agree with one limit on output tokens."""
     solved_near_limit: float | None
     """The share of the solved complete answers that are longer than half of `length`; None with
     fewer than ENOUGH_ROLLOUTS such answers.
@@ -41,9 +48,11 @@ class CutAnswers:
 
     @property
     def more_tokens_help(self) -> bool | None:
-        """Whether solved answers come near the limit; None when too few answers say it."""
+        """Whether solved answers come near the limit. None: too few answers say it, or the cut ones
+        have no limit in common.
+        """
         share = self.solved_near_limit
-        return None if share is None else share >= SHARE_NEAR_LIMIT
+        return None if share is None or not self.is_one_limit else share >= SHARE_NEAR_LIMIT
 
     @classmethod
     def of(cls, frame: RunFrame, *, binary: bool) -> Self | None:
@@ -52,7 +61,9 @@ class CutAnswers:
         if not cut.any():
             return None
         complete = reward[~cut]
-        length, near = _lengths(frame.rollouts.columns.values.get(LENGTH_FIELD), cut, reward)
+        tokens = frame.rollouts.columns.values.get(LENGTH_FIELD)
+        length, near = _lengths(tokens, cut, reward)
+        lengths = np.empty(0) if tokens is None else tokens[cut & ~np.isnan(tokens)]
         return cls(
             count=int(np.sum(cut)),
             solved=int(np.sum(reward[cut] >= 1)),
@@ -61,6 +72,10 @@ class CutAnswers:
             run_mean_reward=float(np.mean(reward)),
             best_mean_reward=float(np.mean(np.where(cut, 1.0, reward))) if binary else None,
             length=length,
+            shortest=float(lengths.min()) if len(lengths) else None,
+            longest=float(lengths.max()) if len(lengths) else None,
+            is_one_limit=len(lengths) > 0
+            and bool(np.quantile(lengths, 0.1) >= (1 - NEAR_ONE_LIMIT) * lengths.max()),
             solved_near_limit=near,
         )
 

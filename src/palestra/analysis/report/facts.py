@@ -31,7 +31,8 @@ REWARD_BINS = 20
 MOST_SINGLE_REWARDS = 12
 """With at most this many different rewards, each has its own bar."""
 MOST_SINGLE_RATES = 32
-"""With at most this many rollouts per task, each possible pass rate has its own bar."""
+"""With at most this many rollouts per task, the same of each, each possible pass rate has its own
+bar."""
 RATE_BINS = 10
 LENGTH_BINS = 10
 WIDE_RANGE = 10
@@ -137,23 +138,27 @@ def reward_bars(rewards: FloatArray) -> list[Bar]:
     ]
 
 
-def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
-    """Count tasks by pass rate: one bar per number of solved rollouts or, with more than
-    `MOST_SINGLE_RATES` rollouts, per tenth.
+def counts_solved(trials: IntArray) -> bool:
+    """Whether the bars of pass rates are numbers of solved rollouts, not rates: all tasks have the
+    same number of scored rollouts, and at most `MOST_SINGLE_RATES`.
+    """
+    most_rollouts = int(trials.max())
+    return most_rollouts <= MOST_SINGLE_RATES and int(trials.min()) == most_rollouts
 
-    Tasks never solved and tasks always solved have bars of their own in both cases. A task with
-    fewer rollouts than the others counts at the nearest number solved. Bins of equal width would
-    contain now one, now two of the possible rates and show false peaks.
+
+def pass_rate_bars(solved: IntArray, trials: IntArray) -> list[Bar]:
+    """Count tasks by pass rate: one bar per number of solved rollouts where `counts_solved`, else
+    per tenth.
+
+    Tasks never solved and tasks always solved have bars of their own in both cases. Where each
+    number has its bar, there are no bins of equal width: they would contain now one, now two of the
+    possible rates and show false peaks.
     """
     rates, most_rollouts = solved / trials, int(trials.max())
-    if most_rollouts <= MOST_SINGLE_RATES:
+    if counts_solved(trials):
         inner = np.clip(np.rint(rates * most_rollouts), 1, most_rollouts - 1)
-        about = "" if bool((trials == most_rollouts).all()) else "about "
         ticks = [str(solved) for solved in range(most_rollouts + 1)]
-        labels = [
-            f"{about if 0 < at < most_rollouts else ''}{at}/{most_rollouts}"
-            for at in range(most_rollouts + 1)
-        ]
+        labels = [f"{tick}/{most_rollouts}" for tick in ticks]
     else:
         inner = np.ceil(rates * RATE_BINS)
         width = 100 // RATE_BINS

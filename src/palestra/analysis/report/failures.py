@@ -1,6 +1,5 @@
 """Shows the failed rollouts: each in full beside its task, and all of them grouped by message."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +10,14 @@ from palestra.analysis.report.markup import Markup, amount, tag, visible, visibl
 from palestra.analysis.report.rows import failed_rows
 from palestra.analysis.report.tasks import task_label
 from palestra.analysis.report.transcript import ENTRY_CHARACTERS, transcript
+from palestra.causes import FailureMeanings
 from palestra.schema import (
     FAILURE_CLASS,
-    FAILURE_LAYER,
     JsonDict,
     JsonObject,
     Remedy,
     Unscored,
+    failure_kind,
     own_hint,
     reverify_in,
     the_command,
@@ -27,10 +27,9 @@ MOST_FAILURES = 5_000
 """The largest number of failed rollouts whose rows are read."""
 MOST_GROUPS = 50
 MOST_LINKS = 12
+MOST_NAMED = 5
+"""The largest number of rollouts that a command names. Of more, it verifies the whole run."""
 MESSAGE_CHARACTERS = 1_000
-
-_VALUE = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
-"""What differs between messages of one cause: quoted values and numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,8 @@ class FailedRollout:
     remedy: Remedy
     reverify: str
     """The command that verifies the kept answer; empty without one."""
+    name: str
+    """Its name on a command line, such as `17:3`."""
 
     @property
     def failure(self) -> JsonDict:
@@ -53,9 +54,9 @@ class FailedRollout:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """What groups failures: class, cause, and the message without quoted values and numbers."""
+        """What groups failures."""
         failure = self.failure
-        return failure["class"], failure["cause"], _VALUE.sub("#", failure["message"])
+        return failure_kind(failure["class"], failure["cause"], failure["message"])
 
 
 def read_failures(frame: RunFrame, by_task: Mapping[int, Sequence[int]]) -> list[FailedRollout]:
@@ -65,36 +66,43 @@ def read_failures(frame: RunFrame, by_task: Mapping[int, Sequence[int]]) -> list
     position_of = {number: at for at, numbers in by_task.items() for number in numbers}
     numbers = sorted(position_of, key=lambda number: (position_of[number], number))[:MOST_FAILURES]
     rows = dict(failed_rows(frame, sorted(numbers)))
-    return [_failed(frame, number, rows[number], position_of[number]) for number in numbers]
+    meanings = FailureMeanings()
+    return [
+        _failed(frame, number, rows[number], position_of[number], meanings) for number in numbers
+    ]
 
 
-def _failed(frame: RunFrame, number: int, row: JsonObject, position: int) -> FailedRollout:
+def _failed(
+    frame: RunFrame, number: int, row: JsonObject, position: int, meanings: FailureMeanings
+) -> FailedRollout:
     requests = frame.requests
     request = frame.failed.requests[number]
     hint = str(row.get("hint") or "")
     remedy, reverify = frame.failed.remedies[number], reverify_in(hint)
     hops = row.get("hops")
     attempt = row.get("attempt")
+    task, index = requests.tasks[requests.keys.task[request]], int(requests.keys.rollout[request])
+    name = f"{task}:{index}"
+    layer, cause = meanings.layer_and_cause(row)
     failure = {
         "class": visible_line(str(row.get(FAILURE_CLASS)), 80),
-        "layer": visible_line(str(row.get(FAILURE_LAYER) or ""), 80),
-        "cause": visible_line(str(row.get("cause") or ""), 80),
+        "layer": visible_line(layer, 80),
+        "cause": visible_line(cause, 80),
         "message": visible(str(row.get("message") or ""))[:MESSAGE_CHARACTERS],
         "hint": visible(own_hint(hint))[:MESSAGE_CHARACTERS],
-        "remedy": Unscored({remedy: 1}, reverify).what_helps(),
+        "remedy": Unscored({remedy: 1}, reverify, (name,)).what_helps(),
         "attempts": attempt if isinstance(attempt, int) else 1,
         "hops": [_hop(hop) for hop in hops] if isinstance(hops, list) else [],
         "traceback": visible(str(row.get("traceback") or ""))[-ENTRY_CHARACTERS:],
     }
     block = {
         "why": "failed",
-        "index": int(requests.keys.rollout[request]),
+        "index": index,
         "failure": failure,
         "fields": [],
         "said": transcript(row),
     }
-    task = task_label(requests.tasks[requests.keys.task[request]])
-    return FailedRollout(position, task, block, remedy, reverify)
+    return FailedRollout(position, task_label(task), block, remedy, reverify, name)
 
 
 def _hop(hop: Any) -> list[str]:
@@ -130,9 +138,11 @@ def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | N
 
 def _group(members: Sequence[FailedRollout]) -> Markup:
     failure = members[0].failure
+    answered_names = [member.name for member in members if member.remedy is Remedy.REVERIFY]
     remedies = Unscored(
         Counter(member.remedy for member in members),
         the_command({member.reverify for member in members if member.reverify}),
+        answered_names if len(answered_names) <= MOST_NAMED else (),
     )
     about = filter(None, (failure["layer"], failure["cause"]))
     links = [

@@ -13,16 +13,16 @@ from palestra.analysis.report.charts import (
     rate_columns,
 )
 from palestra.analysis.report.facts import (
-    MOST_SINGLE_RATES,
     Bar,
     CurvePoint,
     Lengths,
     Spread,
+    counts_solved,
     has_enough,
     is_binary,
     solved_counts,
 )
-from palestra.analysis.report.markup import Child, Markup, amount, percent, tag, together
+from palestra.analysis.report.markup import ABSENT, Child, Markup, amount, percent, tag, together
 from palestra.analysis.report.statements import ReportValues
 from palestra.analysis.report.tasks import FEW_ROLLOUTS
 from palestra.metrics import Rollouts
@@ -99,14 +99,18 @@ def _rate_reading(rollouts: Rollouts) -> str:
             "see the best of k, and the table by standard deviation."
         )
     few = "" if fewest >= FEW_ROLLOUTS else " Rates of few rollouts are coarse: collect more."
-    return f"{reading} Choose a bar to list its tasks.{few}"
+    uneven = (
+        f" Tasks have {fewest} to {largest} scored rollouts, so bars are rates."
+        if fewest < largest
+        else ""
+    )
+    return f"{reading} Choose a bar to list its tasks.{uneven}{few}"
 
 
 def _of_what(rollouts: Rollouts) -> str:
-    most_rollouts = int(rollouts.per_task.max())
     return (
-        f"rollouts solved, of {most_rollouts}"
-        if most_rollouts <= MOST_SINGLE_RATES
+        f"rollouts solved, of {int(rollouts.per_task.max())}"
+        if counts_solved(rollouts.per_task)
         else "pass rate up to, percent"
     )
 
@@ -236,7 +240,7 @@ def _value(spread: Spread, *, binary: bool) -> str:
 
 def _interval(spread: Spread, *, binary: bool) -> str:
     if spread.low is None or spread.high is None:
-        return "-"
+        return ABSENT
     if binary:
         return f"{100 * spread.low:.1f} to {percent(spread.high)}"
     return f"{spread.low:.3f} to {spread.high:.3f}"

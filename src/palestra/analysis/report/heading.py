@@ -42,7 +42,7 @@ def run_facts(frame: RunFrame, summary: RunSummary) -> RunFacts:
     file = RunPaths.for_files(files).output.name
     return RunFacts(
         title=visible_line(head.title or file, NAME_CHARACTERS),
-        lead=_lead(frame, summary),
+        lead=" ".join(filter(None, (_lead(frame, summary), _selected(head)))),
         settings=tuple(
             (visible_line(name, 60), visible_line(value, VALUE_CHARACTERS))
             for name, value in _settings(head, file)
@@ -50,6 +50,15 @@ def run_facts(frame: RunFrame, summary: RunSummary) -> RunFacts:
         ),
         command=visible_line(head.command, 1_000),
         file=visible_line(file, NAME_CHARACTERS),
+    )
+
+
+def _selected(head: RunHead) -> str:
+    if not head.selected_from:
+        return ""
+    return (
+        f"The tasks were chosen by their rewards in {visible_line(head.selected_from, 200)}: do not "
+        "compare the two runs."
     )
 
 

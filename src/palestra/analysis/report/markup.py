@@ -9,6 +9,8 @@ from html import escape
 from typing import Any
 
 UNIT = "\N{NO-BREAK SPACE}%"
+ABSENT = "\N{EN DASH}"
+"""Stands for a value that there is none of, as on the viewer's pages."""
 
 
 def percent(share: float) -> str:

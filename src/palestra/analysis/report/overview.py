@@ -1,9 +1,13 @@
 """Draws the top of the report: key figures, findings, and how the requests ended."""
 
+from collections.abc import Iterator
+
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report.charts import meter, share_bar
 from palestra.analysis.report.facts import solved_counts
 from palestra.analysis.report.markup import (
+    ABSENT,
+    Child,
     Markup,
     amount,
     number,
@@ -14,9 +18,11 @@ from palestra.analysis.report.markup import (
 )
 from palestra.analysis.report.statements import (
     Component,
+    Remark,
     ReportValues,
     ends_text,
     number_of,
+    over_tasks,
     passed_text,
 )
 from palestra.analysis.summary import GroupSummary, RunSummary
@@ -61,9 +67,17 @@ def findings(values: ReportValues) -> Markup:
     """Return the findings and recommended next steps, one or two sentences each, followed by the
     notices.
     """
-    items = [tag("li", tag("b", f"{r.head} "), r.text) for r in values.remarks]
+    items = [tag("li", tag("b", f"{r.head} "), r.text, *_query(r)) for r in values.remarks]
     notices = [tag("li", tag("b", "Note. "), text) for text in values.notices]
     return tag("ul", *items, *notices, class_="findings")
+
+
+def _query(remark: Remark) -> Iterator[Child]:
+    """Yield how the rollouts of a remark are listed."""
+    if remark.query:
+        yield " In the viewer: "
+        yield tag("code", remark.query)
+        yield "."
 
 
 def outcomes(values: ReportValues, requested: int) -> Markup:
@@ -142,7 +156,13 @@ def _group(line: GroupSummary, most_k: int, *, binary: bool) -> Markup:
     )
     if scores is None:
         return tag("tr", *head, tag("td", "no scored rollout", colspan=5, class_="quiet"))
-    passed = {at.k: passed_text(at.value, binary=binary) for at in scores.pass_at}
+    passed = {
+        at.k: together(
+            passed_text(at.value, binary=binary),
+            tag("small", task_note) if (task_note := over_tasks(at.tasks, scores.tasks)) else None,
+        )
+        for at in scores.pass_at
+    }
     shares = (scores.never_solved, scores.sometimes_solved, scores.always_solved)
     names = ("never", "sometimes", "always")
     parts = [
@@ -159,10 +179,10 @@ def _group(line: GroupSummary, most_k: int, *, binary: bool) -> Markup:
             tag("small", ends_text(scores.mean_reward)),
             class_="n",
         ),
-        tag("td", passed.get(1, "-"), class_="n"),
-        tag("td", passed.get(most_k, "-"), class_="n") if most_k > 1 else None,
+        tag("td", passed.get(1, ABSENT), class_="n"),
+        tag("td", passed.get(most_k, ABSENT), class_="n") if most_k > 1 else None,
         tag("td", share_bar(parts, label=", ".join(tip for _, _, tip in parts))),
-        tag("td", "-" if tokens is None else number(tokens), class_="n"),
+        tag("td", ABSENT if tokens is None else number(tokens), class_="n"),
     )
 
 

@@ -156,14 +156,19 @@ def materialized_rows(
         yield at, {name: _decoded(row[name]) for name in row.keys() & fields}
 
 
-def rollout_rows(frame: RunFrame, rollouts: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:
-    """Yield the complete scored rows of `rollouts`, which are positions in the frame."""
+def rollout_rows(
+    frame: RunFrame, rollouts: Sequence[int], fields: frozenset[str] | None = None
+) -> Iterator[tuple[int, JsonDict]]:
+    """Yield the scored rows of `rollouts`, which are positions in the frame, with only `fields`;
+    with all fields when that is None.
+    """
     row_places, tasks = frame.rollout_places, frame.rollouts.tasks
     task_of = group_of_rows(frame.rollouts.starts)[np.array(rollouts, dtype=np.int64)].tolist()
     pairs = zip(rollouts, task_of, strict=True)
     wanted_rows = [_sought_row(row_places, number, tasks[task]) for number, task in pairs]
     for number, row in _read_sought_rows(row_places.files, wanted_rows):
-        yield number, {name: _decoded(raw) for name, raw in row.items()}
+        names = row.keys() if fields is None else row.keys() & fields
+        yield number, {name: _decoded(row[name]) for name in names}
 
 
 def failed_rows(frame: RunFrame, numbers: Sequence[int]) -> Iterator[tuple[int, JsonDict]]:

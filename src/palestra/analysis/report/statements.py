@@ -1,6 +1,7 @@
 """What the report says of a run, as values: key figures, remarks, endings, components.
 
-`overview` and `figures` draw these values; others read them from `report_values`. Does no I/O.
+`overview` and `figures` draw these values; others read them from `report_values`. Does no I/O, but
+for the rows of cut answers and of short ones (`row_facts`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,20 +27,18 @@ from palestra.analysis.report.facts import (
     solved_counts,
     spread,
 )
-from palestra.analysis.report.markup import amount, number, percent
-from palestra.analysis.summary import GroupScores, GroupSummary, RunSummary
+from palestra.analysis.report.markup import amount, number, percent, visible_line
+from palestra.analysis.report.row_facts import RefusedNumber, RowFacts, read_row_facts
+from palestra.analysis.report.short_answers import ShortAnswers
+from palestra.analysis.summary import GroupScores, GroupSummary, OutsideRules, RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
-from palestra.metrics import (
-    COMPONENTS,
-    FloatArray,
-    Rollouts,
-    describe,
-    group_of_rows,
-    starts_of_sorted,
-)
-from palestra.schema import Unscored
+from palestra.metrics import FloatArray, Rollouts, describe, group_of_rows, starts_of_sorted
+from palestra.schema import REWARD_COMPONENTS, Unscored
 
+MOST_NAMED = 3
+MOST_LISTED = 20
+"""A list of more rollouts is no query: it would be too long."""
 WORTH_TRYING_AGAIN = 0.1
 """From this gain of the best of k over a single rollout on, the report calls the gain large."""
 
@@ -73,6 +72,8 @@ class Remark:
 
     head: str
     text: str
+    query: str = ""
+    """Selects the rollouts that the finding is about, in `palestra view`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,16 @@ def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
         yield from _teaching(frame.rollouts)
         yield from _headroom(pass_curve(frame.rollouts, scores_of(summary)), binary=binary)
         answers = CutAnswers.of(frame, binary=binary)
+        short = ShortAnswers.of(frame)
+        facts = read_row_facts(frame, short)
         if answers is not None:
-            yield _cut_answers(answers, summary.total.scored)
+            yield _cut_answers(answers, facts, summary.total.scored)
+        if short is not None:
+            yield _short_answers(short, facts)
+        if facts.refused_numbers:
+            yield _refused(facts.refused_numbers)
+        if summary.total.outside_rules is not None:
+            yield _outside(summary.total.outside_rules)
     yield from _coverage(summary.total, frame.unscored)
 
 
@@ -177,6 +186,9 @@ def endings(summary: RunSummary) -> Iterator[Ending]:
     if total.empty_answers:
         nothing = "of the scored: neither text nor a tool call"
         yield Ending("empty answers", total.empty_answers, nothing)
+    if total.tool_failures:
+        broken = "of the scored: a tool raised what its author did not mean"
+        yield Ending("tool failures", total.tool_failures, broken)
     for name, count in sorted(total.failures.items()):
         yield Ending(name, count, _CAUSES.get(name, ""))
     if total.unaccounted:
@@ -185,7 +197,7 @@ def endings(summary: RunSummary) -> Iterator[Ending]:
 
 def components(rollouts: Rollouts) -> Iterator[Component]:
     """Yield the components of the reward, by name."""
-    prefix = f"{COMPONENTS}."
+    prefix = f"{REWARD_COMPONENTS}."
     for name, column in sorted(rollouts.columns.values.items()):
         if name.startswith(prefix):
             yield _component(name.removeprefix(prefix), column, rollouts)
@@ -225,13 +237,21 @@ def _interval(estimate: Estimate) -> str:
     return f"{ends_text(estimate)} (95 %)" if estimate.low is not None else "of one task"
 
 
+def over_tasks(counted: int, tasks: int) -> str:
+    """Return which part of the scored tasks a pass@k is over: those with k scored rollouts. Empty
+    when it is over all of them.
+    """
+    return f"over {counted:,} of {amount(tasks, 'task')}" if counted < tasks else ""
+
+
 def _passes(scores: GroupScores, *, binary: bool) -> Iterator[KeyFigure]:
     first, last = scores.pass_at[0], scores.pass_at[-1]
     value = passed_text(first.value, binary=binary)
     yield KeyFigure(f"pass@{first.k}", value, "one rollout")
     if last.k != first.k:
         value = passed_text(last.value, binary=binary)
-        yield KeyFigure(f"pass@{last.k}", value, f"best of {last.k}")
+        notes = f"best of {last.k}", over_tasks(last.tasks, scores.tasks)
+        yield KeyFigure(f"pass@{last.k}", value, ", ".join(filter(None, notes)))
 
 
 def _dropped(count: int) -> str:
@@ -284,7 +304,7 @@ def _headroom(points: Sequence[CurvePoint], *, binary: bool) -> Iterator[Remark]
         )
 
 
-def _cut_answers(answers: CutAnswers, scored: int) -> Remark:
+def _cut_answers(answers: CutAnswers, facts: RowFacts, scored: int) -> Remark:
     text = f"Their mean reward is {answers.mean_reward:.3f}"
     if answers.complete_mean_reward is not None:
         text += f", that of the others {answers.complete_mean_reward:.3f}"
@@ -296,21 +316,91 @@ def _cut_answers(answers: CutAnswers, scored: int) -> Remark:
             f" If all of them were right, the run's mean reward would be "
             f"{answers.best_mean_reward:.3f} instead of {answers.run_mean_reward:.3f}."
         )
-    if answers.length is not None and answers.solved_near_limit is not None:
+    if facts.cut_with_answer:
         text += (
-            f" A cut answer has {number(answers.length)} output tokens (median); "
-            f"{percent(answers.solved_near_limit)} of the complete and solved answers have more "
-            "than half of that: "
+            f" {facts.cut_with_answer:,} of them {'has' if facts.cut_with_answer == 1 else 'have'} "
+            "an extracted answer all the same."
         )
-        text += (
-            "a higher limit probably helps."
-            if answers.more_tokens_help
-            else "look for loops in the cut answers before you raise the limit."
-        )
+    text += "".join(f" {sentence}" for sentence in _limits(answers, facts))
     return Remark(
         f"{amount(answers.count, 'answer')} of {scored:,} ({percent(answers.count / scored)}) "
         f"{'was' if answers.count == 1 else 'were'} cut off at a limit on tokens or context.",
         text,
+        "truncated:true",
+    )
+
+
+def _limits(answers: CutAnswers, facts: RowFacts) -> Iterator[str]:
+    """Yield at which lengths answers were cut, and whether the numbers speak for a higher limit."""
+    if facts.limits:
+        yield f"Their rows set max_output_tokens to {_ends(facts.limits[0], facts.limits[-1])}."
+    if answers.length is None or answers.shortest is None or answers.longest is None:
+        return
+    yield (
+        f"A cut answer has {_ends(answers.shortest, answers.longest)} output tokens "
+        f"(median {number(answers.length)})."
+    )
+    if not answers.is_one_limit:
+        yield (
+            "The cut answers have no length in common, so the numbers do not say whether a higher "
+            "limit on output tokens helps."
+        )
+    elif answers.solved_near_limit is not None:
+        yield (
+            f"{percent(answers.solved_near_limit)} of the complete and solved answers have more "
+            "than half of the median: "
+            + (
+                "a higher limit may help."
+                if answers.more_tokens_help
+                else "look for loops in the cut answers before you raise the limit."
+            )
+        )
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+
+
+def _short_answers(short: ShortAnswers, facts: RowFacts) -> Remark:
+    """Return where a reward may be gamed. Reading decides, so the words are careful."""
+    text = f"The median of the solved answers is {number(short.median)}. "
+    if facts.with_verdict:
+        verb = "contains" if facts.with_verdict == 1 else "contain"
+        text += f"{facts.with_verdict:,} of the short ones {verb} the verdict of their judge. "
+    return Remark(
+        f"{amount(len(short.rollouts), 'solved answer')} have at most "
+        f"{amount(short.longest, 'output token')}.",
+        text + "Read them: a reward that is gamed often looks so.",
+        f"outcome:scored reward>=1 tokens.out<={short.longest}",
+    )
+
+
+def _refused(rollouts: Sequence[RefusedNumber]) -> Remark:
+    """Return where the verifier may be wrong about a number."""
+    shown_names = [
+        f"{visible_line(str(r.task), 40)}:{r.rollout} ({r.extracted}, expected {r.expected})"
+        for r in rollouts[:MOST_NAMED]
+    ]
+    further = len(rollouts) - len(shown_names)
+    verb, advice = ("equals", "Read it") if len(rollouts) == 1 else ("equal", "Read them")
+    keys = [f"(task:{r.task} rollout:{r.rollout})" for r in rollouts if type(r.task) is int]
+    has_query = len(keys) == len(rollouts) <= MOST_LISTED
+    return Remark(
+        f"{amount(len(rollouts), 'answer')} with reward 0 {verb} the expected one as a number.",
+        f"{', '.join(shown_names)}{f' and {further:,} more' if further else ''}. {advice}: the verifier "
+        "may compare texts, or something else than the answer decides.",
+        f"outcome:scored ({' or '.join(keys)})" if has_query else "",
+    )
+
+
+def _outside(outside: OutsideRules) -> Remark:
+    """Return that rewards lie outside the reward rules of the environment."""
+    lowest, highest = f"{outside.lowest:g}", f"{outside.highest:g}"
+    return Remark(
+        f"{amount(outside.rewards, 'reward')} {'lies' if outside.rewards == 1 else 'lie'} outside "
+        "the environment's reward_rules:",
+        f"{lowest if lowest == highest else f'from {lowest} to {highest}'}. Without rules, rewards are "
+        "from 0 to 1. If that is meant, declare reward_rules in the environment; else fix its verifier.",
     )
 
 
@@ -319,7 +409,8 @@ def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[Remark]:
     missing = total.requested - total.scored
     if missing:
         yield Remark(
-            f"{amount(missing, 'requested rollout')} of {total.requested:,} have no score.",
+            f"{amount(missing, 'requested rollout')} of {total.requested:,} "
+            f"{'has' if missing == 1 else 'have'} no score.",
             "They count in no number here but coverage; a failure is not a zero. "
             f"What helps: {unscored.what_helps()}.",
         )

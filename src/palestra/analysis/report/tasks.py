@@ -122,7 +122,7 @@ def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
     fractions = [
         f"{c}/{n}" for c, n in zip(tasks.solved.tolist(), tasks.trials.tolist(), strict=True)
     ]
-    chosen = _first(np.lexsort((-tasks.trials, -rate * (1 - rate))), mixed)
+    chosen = learnable = _first(np.lexsort((-tasks.trials, -rate * (1 - rate))), mixed)
     yield TaskList(
         "Most learnable",
         "Solved about half the time: the largest signal a rollout can give. Keep these.",
@@ -130,12 +130,13 @@ def _by_pass_rate(tasks: TaskColumns) -> Iterator[TaskList]:
         [fractions[at] for at in chosen],
     )
     chosen = _first(np.lexsort((-tasks.trials, rate)), mixed)
-    yield TaskList(
-        "Hardest, yet solved",
-        "Rarely solved. Look whether the rare success is earned or a lucky guess.",
-        chosen,
-        [fractions[at] for at in chosen],
-    )
+    if set(chosen) != set(learnable):
+        yield TaskList(
+            "Hardest, yet solved",
+            "Rarely solved. Look whether the rare success is earned or a lucky guess.",
+            chosen,
+            [fractions[at] for at in chosen],
+        )
     tokens = np.zeros(len(tasks)) if tasks.tokens is None else np.nan_to_num(tasks.tokens)
     chosen = _first(np.lexsort((-tokens, -tasks.trials, tasks.mean)), rate == 0)
     yield TaskList(
@@ -176,12 +177,9 @@ def _slowest(tasks: TaskColumns, rollouts: Rollouts) -> TaskList | None:
     if tasks.time is not None:
         field = time_field(rollouts)
         title, why, measure = "Slowest", f"Mean of {field} over the rollouts.", tasks.time
-    elif tasks.tokens is not None:
+    elif tasks.tokens is not None and np.nanmin(tasks.tokens) < np.nanmax(tasks.tokens):
         title, measure = "Longest", tasks.tokens
-        why = (
-            "Most output tokens per rollout. The rows contain no times, so the length is the "
-            "measure of cost."
-        )
+        why = "Most output tokens per rollout."
     else:
         return None
     measured = np.nan_to_num(measure)

@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 from palestra.analysis.report.markup import visible, visible_line
-from palestra.metrics import COMPONENTS, INDICES, REWARD
-from palestra.schema import JsonObject
+from palestra.metrics import INDICES, REWARD
+from palestra.schema import REWARD_COMPONENTS, JsonObject
 
 ENTRY_CHARACTERS = 4_000
 """The largest length of the text of one message, call or result; its middle is left out."""
@@ -144,9 +144,9 @@ def result_fields(row: JsonObject) -> list[list[str]]:
     incomplete or failed.
     """
     fields = {name: value for name, value in row.items() if name not in _NOT_FIELDS}
-    parts = fields.pop(COMPONENTS, None)
+    parts = fields.pop(REWARD_COMPONENTS, None)
     if isinstance(parts, Mapping):
-        fields |= {f"{COMPONENTS}.{name}": value for name, value in parts.items()}
+        fields |= {f"{REWARD_COMPONENTS}.{name}": value for name, value in parts.items()}
     response = row.get("response")
     if isinstance(response, Mapping):
         fields |= {

@@ -13,8 +13,8 @@ import numpy as np
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.scan import RowReader, decode_value, split_row
 from palestra.metrics import FloatArray, IntArray, answer_text
+from palestra.schema import EXTRACTED_ANSWER
 
-ANSWER = "extracted_answer"
 NO_ANSWER = -1
 
 
@@ -64,10 +64,10 @@ class _File:
         offsets, codes = array("q"), array("q")
         self.extracted, self.model = False, None
         for block in RowReader().blocks(path, torn=[], may_be_empty=True):
-            self.extracted = self.extracted or ANSWER in block.fields
+            self.extracted = self.extracted or EXTRACTED_ANSWER in block.fields
             self.model = self.model or _model(block.texts[0])
             offsets.extend(block.offsets)
-            for at, value in enumerate(block.field(ANSWER)):
+            for at, value in enumerate(block.field(EXTRACTED_ANSWER)):
                 codes.append(_code(value, block.texts[at], numbers))
         self.offsets, self.codes = np.array(offsets), np.array(codes, dtype=np.int64)
 
@@ -78,7 +78,7 @@ def _code(value: object, text: bytes, numbers: dict[str, int]) -> int:
     if not isinstance(value, str):
         # objects and lists come from the reader without their contents
         fields = split_row(text) or {}
-        value = decode_value(fields[ANSWER])
+        value = decode_value(fields[EXTRACTED_ANSWER])
     return numbers.setdefault(answer_text(value), len(numbers))
 
 

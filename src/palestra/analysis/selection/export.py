@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,8 @@ from palestra.analysis.samples import sample_reader
 from palestra.analysis.selection.select import Selection
 from palestra.analysis.writing import encode, replacing
 from palestra.errors import InputDataError, KnownCause
+from palestra.rollouts import SelectedFrom, provenance_path, read_manifest
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, RunPaths
-
-PROVENANCE = "_provenance.json"
-
-
-def provenance_path(out: Path) -> Path:
-    """Return the path of the file, next to `out`, with the origin of the rows."""
-    return out.with_name(out.stem + PROVENANCE)
 
 
 def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -> None:
@@ -66,15 +61,27 @@ def export_selection(
 
 
 def selection_origin(frame: RunFrame) -> JsonDict:
-    """Return the origin of a selection: the run's files, the digests of its manifest, and a digest
-    of its keys and rewards.
+    """Return the origin of a selection: the run's files, the digests of its manifest, a digest of
+    its keys and rewards, the number of its tasks, and the runs from which they were selected.
     """
     return {
-        "rollouts": [str(path) for path in frame.rollout_places.files],
-        "materialized_inputs": [str(path) for path in frame.requests.places.files],
+        "rollouts": [str(path.absolute()) for path in frame.rollout_places.files],
+        "materialized_inputs": [str(path.absolute()) for path in frame.requests.places.files],
         "manifest": _manifest(RunPaths(frame.rollouts_path).manifest),
         "rewards_digest": rewards_digest(frame),
+        "tasks": len(frame.requests.tasks),
+        "selected_from": [asdict(run) for run in selected_from(frame)],
     }
+
+
+def selected_from(frame: RunFrame) -> tuple[SelectedFrom, ...]:
+    """Return the runs by whose rewards the tasks of a run were chosen; empty without a readable
+    manifest.
+    """
+    try:
+        return read_manifest(RunPaths(frame.rollouts_path).manifest).selected_from
+    except InputDataError:
+        return ()
 
 
 def rewards_digest(frame: RunFrame) -> str:

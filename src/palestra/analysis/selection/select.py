@@ -1,5 +1,5 @@
 """Selects the tasks that are neither too easy nor too hard for training, with the uncertainty of
-each decision.
+each decision; or the tasks whose rollouts failed, to collect them again.
 
 A pass rate is the share of *scored* rollouts that solved the task. A rollout without a reward (a
 timeout, a server failure) is no evidence of difficulty and never counts as zero.
@@ -7,14 +7,15 @@ timeout, a server failure) is no evidence of difficulty and never counts as zero
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import inf, isfinite
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 
-from palestra.analysis.frame import SCORED, SCORED_CODE, RunFrame
+from palestra.analysis.frame import SCORED, SCORED_CODE, RequestedRollouts, RunFrame
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
 from palestra.analysis.views import SOLVED_REWARD, mean_of_present
 from palestra.errors import ConfigError
@@ -26,6 +27,7 @@ from palestra.metrics import (
     sum_by_group,
     wilson_interval,
 )
+from palestra.schema import Unscored
 
 
 class TaskVerdict(StrEnum):
@@ -41,6 +43,8 @@ class TaskVerdict(StrEnum):
     `decided_only` is set."""
     NO_ROLLOUTS = "no rollouts"
     """No rollout of the task was scored."""
+    ALL_SCORED = "nothing failed"
+    """`failed` is set, and every rollout of the task was scored."""
     OVER_LIMIT = "over the limit"
 
 
@@ -77,6 +81,22 @@ class RateBand:
         return [edge for edge in (self.low, self.high) if 0 < edge < 1]
 
 
+NOTHING_FAILED: Final = "every rollout was scored: there is nothing to collect again"
+"""Why no task is kept when the failed ones are selected."""
+
+
+def refuse_with_failed(criteria: Sequence[str], *, failed: str = "failed") -> None:
+    """Raise ConfigError: there are criteria that judge rewards, beside `failed`. Both are named as
+    the caller writes them.
+    """
+    if criteria:
+        raise ConfigError(
+            f"{failed} and {' and '.join(criteria)} cannot be combined: a failed rollout has no "
+            "reward to judge",
+            hint="make two selections",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SelectionCriteria:
     """The criteria for keeping a task. `band` None keeps every task that was solved sometimes, but
@@ -84,7 +104,9 @@ class SelectionCriteria:
 
     `max_tokens`: the largest mean of output tokens per rollout. `solved_at`: a rollout with at
     least this reward solved its task. `by_learnability`: sort the most learnable tasks first.
-    `decided_only`: exclude borderline tasks.
+    `decided_only`: exclude borderline tasks. `failed`: keep the tasks with at least one rollout
+    that has no reward, and no others. Raises ConfigError: `failed` is set with a criterion other
+    than `limit`.
     """
 
     band: RateBand | None = None
@@ -94,6 +116,12 @@ class SelectionCriteria:
     by_learnability: bool = False
     decided_only: bool = False
     limit: int | None = None
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.failed:
+            criteria = (f for f in fields(self) if f.name not in {"failed", "limit"})
+            refuse_with_failed([f.name for f in criteria if getattr(self, f.name) != f.default])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +154,17 @@ class JudgedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class BorderlineTasks:
+    """The borderline tasks of a verdict. `more_rollouts`: the number that decides them, apart from
+    the `on_edge` tasks whose pass rate equals an edge.
+    """
+
+    count: int
+    more_rollouts: int
+    on_edge: int
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The decisions on all tasks of a run. `tasks`: in task order. `kept`: positions in `tasks`, in
     export order.
@@ -136,6 +175,8 @@ class Selection:
     tasks: Sequence[JudgedTask]
     kept: Sequence[int]
     notices: Sequence[str] = ()
+    unscored: Unscored = field(default_factory=Unscored)
+    """The requests without a reward, counted by remedy."""
 
     @property
     def failures(self) -> Mapping[str, int]:
@@ -151,6 +192,15 @@ class Selection:
     def of(self, verdict: TaskVerdict) -> list[JudgedTask]:
         return [task for task in self.tasks if task.verdict == verdict]
 
+    def borderline(self, verdict: TaskVerdict) -> BorderlineTasks:
+        """Count the borderline tasks of a verdict."""
+        unsure = [task for task in self.of(verdict) if task.borderline]
+        return BorderlineTasks(
+            count=len(unsure),
+            more_rollouts=sum(task.more_rollouts or 0 for task in unsure),
+            on_edge=sum(task.more_rollouts is None for task in unsure),
+        )
+
 
 def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     """Judge every task of a run. Raises ConfigError: `max_tokens` is set and the rollouts have no
@@ -162,18 +212,24 @@ def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     rate = solved / trials
     tokens = _tokens(frame, criteria)
     rollouts_needed = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
-    verdicts = _verdicts(criteria, rate, trials, rollouts_needed, tokens)
+    profiled = frame.profiled
+    if criteria.failed:
+        verdicts = _failure_verdicts(frame.requests)
+    else:
+        verdicts = np.full(len(frame.requests.tasks), _CODES[TaskVerdict.NO_ROLLOUTS])
+        verdicts[profiled] = _verdicts(criteria, rate, trials, rollouts_needed, tokens)
     kept_tasks = np.flatnonzero(verdicts == _CODES[TaskVerdict.KEPT])
     if criteria.by_learnability:
-        kept_tasks = kept_tasks[np.argsort(-(rate * (1 - rate))[kept_tasks], kind="stable")]
+        learnability = np.zeros(len(verdicts))
+        learnability[profiled] = rate * (1 - rate)
+        kept_tasks = kept_tasks[np.argsort(-learnability[kept_tasks], kind="stable")]
     if criteria.limit is not None:
         verdicts[kept_tasks[criteria.limit :]] = _CODES[TaskVerdict.OVER_LIMIT]
         kept_tasks = kept_tasks[: criteria.limit]
-    profiled = frame.profiled
     names = tuple(TaskVerdict)
     verdict_names = [names[code] for code in verdicts.tolist()]
     judged = _judged(frame, verdict_names, rate, solved, tokens, rollouts_needed)
-    return Selection(judged, profiled[kept_tasks].tolist(), frame.notices)
+    return Selection(judged, kept_tasks.tolist(), frame.notices, frame.unscored)
 
 
 def rollouts_to_decide(
@@ -222,6 +278,15 @@ def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:
     return mean_of_present(column, frame.rollouts.starts)
 
 
+def _failure_verdicts(requests: RequestedRollouts) -> IntArray:
+    """Return the position of each task's decision in `TaskVerdict`, by its rollouts without a
+    reward.
+    """
+    verdicts = np.full(len(requests.tasks), _CODES[TaskVerdict.ALL_SCORED])
+    verdicts[requests.keys.task[~requests.scored]] = _CODES[TaskVerdict.KEPT]
+    return verdicts
+
+
 def _verdicts(
     criteria: SelectionCriteria,
     rate: FloatArray,
@@ -229,8 +294,8 @@ def _verdicts(
     rollouts_needed: FloatArray,
     tokens: FloatArray,
 ) -> IntArray:
-    """Return the position of each task's decision in `TaskVerdict`. Later checks override earlier
-    ones.
+    """Return the position of each scored task's decision in `TaskVerdict`. Later checks override
+    earlier ones.
     """
     verdicts = np.full(len(rate), _CODES[TaskVerdict.KEPT])
     if criteria.max_tokens is not None:
@@ -273,15 +338,13 @@ def _judged(
         }
         at = index_of.get(position)
         if at is None:
-            judged.append(
-                JudgedTask(task, TaskVerdict.NO_ROLLOUTS, requested[position], 0, failures)
-            )
+            judged.append(JudgedTask(task, verdicts[position], requested[position], 0, failures))
             continue
         p, length = float(rate[at]), float(tokens[at])
         judged.append(
             JudgedTask(
                 task=task,
-                verdict=verdicts[at],
+                verdict=verdicts[position],
                 requested=requested[position],
                 scored=counts[position][SCORED_CODE],
                 failures=failures,
