@@ -23,6 +23,10 @@ CLASSES = (
     ("timeout", "throughput/resources", "the model server did not answer within 600 s"),
     ("judge_error", "verifier/runtime", "the judge's server answered 429 Too Many Requests"),
 )
+HOPS = {
+    "timeout": ("policy_model", 504, "upstream timed out"),
+    "judge_error": ("judge_model", 429, "slow down"),
+}
 
 
 @dataclass(frozen=True)
@@ -145,11 +149,12 @@ def failed_row(
     task: int, rollout: int, kind: Sequence[str], shape: Shape, attempt: int = 1
 ) -> dict[str, Any]:
     name, layer, text = kind
+    server, status, body = HOPS[name]
     hop = {
-        "server": "policy_model",
+        "server": server,
         "url": "http://10.0.0.4:8000/v1/responses",
-        "status": 504,
-        "body": f"upstream timed out {shape.hostile}",
+        "status": status,
+        "body": f"{body} {shape.hostile}",
     }
     return {
         **key(task, rollout),

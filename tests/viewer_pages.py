@@ -57,6 +57,7 @@ class Opened:
         """Wait until no part of the page waits for a reply."""
         self.page.evaluate(_TWO_FRAMES)  # what a key or a click begins is drawn by then
         self.page.wait_for_function(_SETTLED)
+        self.page.evaluate(_TWO_FRAMES)  # the keys of a part are heard once it is drawn
         return self
 
     def click(self, selector: str) -> "Opened":

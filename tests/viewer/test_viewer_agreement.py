@@ -207,6 +207,23 @@ def test_reverify_names_the_shard_that_holds_the_row(shards: Path, tmp_path: Pat
     assert any(word.endswith("s1.jsonl") for word in shlex.split(command))
 
 
+def test_a_run_of_shards_is_called_as_the_folder_of_all(shards: Path, tmp_path: Path) -> None:
+    with viewing(shards, cache=tmp_path / "cache") as world:
+        assert world.get("/api/r/RUN")["run"]["name"] == "run"
+
+
+def test_the_page_counts_a_shard_that_left_no_files(shards: Path, tmp_path: Path) -> None:
+    for file in shards.rglob("s1*.json*"):
+        file.unlink()
+    with viewing(shards, cache=tmp_path / "cache") as world:
+        line, figures = world.get("/api/r/RUN")["run"], world.get("/api/r/RUN/figures")
+
+    assert (line["state"], line["failed"], line["requested"]) == ("stopped", 0, 5)
+    assert any("shard 1 of 2" in notice for notice in figures["figures"]["notices"])
+    [coverage] = [f for f in figures["figures"]["key_figures"] if f["name"] == "Coverage"]
+    assert "of 5" in coverage["note"]
+
+
 # Two runs
 
 
@@ -274,3 +291,18 @@ def test_a_shard_that_nothing_more_happens_to_is_not_shown_as_open(
     standing: Standing, tone: str
 ) -> None:
     assert tone_of(standing) == tone
+
+
+# What helps
+
+
+def test_the_overview_advises_what_the_diagnosis_advises(tmp_path: Path) -> None:
+    failing = failure(1, "the judge answered 429", _ng_failure_class="judge_error")
+    rows = [answered(0, 1.0)]
+    output = write_run(tmp_path / "a", rows, requested=2, failures=[failing])
+    with viewing(output, cache=tmp_path / "cache") as world:
+        findings = world.get("/api/r/RUN/figures")["figures"]["findings"]
+
+    [counts] = api.diagnose(str(output)).counts.values()
+    assert "--max-attempts" in counts.what_helps
+    assert [finding for finding in findings if counts.what_helps in finding["text"]]

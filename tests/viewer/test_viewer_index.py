@@ -29,6 +29,8 @@ from palestra.viewer.index.bounds import IndexBounds, size_of
 from palestra.viewer.index.opening import run_digest
 from profiled_runs import Run, failed, materialized, scored
 
+FILES = Path("/proc/self/fd")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
@@ -405,3 +407,14 @@ def test_a_rollout_without_a_reward_has_none(run: Run, tmp_path: Path) -> None:
 def test_an_outline_of_what_is_no_object_is_an_error() -> None:
     with pytest.raises(InputDataError):
         SplitRow(b"[1]")
+
+
+@pytest.mark.skipif(not FILES.exists(), reason="counts the open files in /proc")
+def test_a_small_run_keeps_no_file_open_while_it_is_looked_at(run: Run, tmp_path: Path) -> None:
+    before = set(FILES.iterdir())
+
+    with indexed(run.paths.output, tmp_path) as snapshot:
+        snapshot.rollouts.page(snapshot.rollouts.select(""), count=10, fields=[])
+        during = set(FILES.iterdir())
+
+    assert len(during - before) <= 1  # the lock of the index's writer

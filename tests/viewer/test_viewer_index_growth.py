@@ -183,3 +183,20 @@ def test_the_empty_failures_file_may_go_when_the_run_ends(tmp_path: Path) -> Non
         snapshot = index.refresh(inf)
 
     assert (len(snapshot.rollouts), list(snapshot.problems)) == (2, [])
+
+
+def test_a_name_that_got_two_numbers_is_one_group(tmp_path: Path) -> None:
+    paths, cache = RunPaths(tmp_path / "rollouts.jsonl"), tmp_path / "cache"
+    rows = [
+        result(task, 0, agent_ref={"name": "agent"}, family="algebra", responses_create_params={})
+        for task in range(3)
+    ]
+    append("materialized_inputs", [json.dumps(row).encode() + b"\n" for row in rows])(paths)
+    for row in rows:  # each viewer forgets the numbers that the one before it gave
+        append("output", [json.dumps(row).encode() + b"\n"])(paths)
+        with open_index([paths.output], cache=cache, group_by="family") as index:
+            frame = index.refresh(inf).frame()
+
+    assert [agent.name for agent in frame.agents.names] == ["agent"]
+    assert frame.families is not None
+    assert (frame.families.names, frame.families.codes.tolist()) == (["algebra"], [0, 0, 0])

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palestra.errors import InputDataError
@@ -49,6 +49,7 @@ def whole_text(data: bytes, number: int, part: int = 0, *, length: int) -> str:
         start = text.next
 
 
+@example("\ud83d" * 9, 30, True)
 @given(
     st.text(alphabet=st.sampled_from('\\"\n\x00ué😀\ud83dx'), max_size=40),
     st.integers(1, 30),

@@ -76,10 +76,12 @@ def test_the_conversation_of_an_outcome_is_that_of_its_row(world: World) -> None
 
 
 def test_a_failed_outcome_says_what_happened(world: World) -> None:
-    [attempt] = world.get("/api/r/RUN/t/4/0/attempts")["attempts"]
+    reply = world.get("/api/r/RUN/t/4/0/attempts")
+    [attempt] = reply["attempts"]
 
     assert (attempt["number"], attempt["failure_class"]) == (3, "timeout")
-    assert (attempt["message"], attempt["hint"]) == (FAILED.message, "wait longer")
+    assert (attempt["message"], attempt["hint"]) == (FAILED.message, "")
+    assert "--rollout-timeout" in reply["next_action"]
     assert (attempt["body"], attempt["traceback"]) == ("504", "line")
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,15 @@ def test_a_wrong_query_is_marked_and_the_page_lives(show: Open) -> None:
     assert shown.page.locator(".tasks tbody tr").count() == 100
 
 
+def test_an_error_of_a_query_is_in_sentences_and_examples_fit_the_table(
+    show: Open, ids: dict[str, str]
+) -> None:
+    shown = show().go(f"/r/{next(iter(ids.values()))}/rollouts?q=foo:1")
+
+    assert "'foo'. The fields: task" in shown.text(".query-error p")
+    assert not [t for t in shown.page.locator("button.term").all_inner_texts() if "pass_rate" in t]
+
+
 def test_text_that_was_searched_in_a_transcript_is_marked(show: Open) -> None:
     shown = show("rollout").press("/")
     shown.page.keyboard.type("residues")
@@ -242,6 +251,141 @@ def test_a_rollout_that_is_not_read_yet_appears_by_itself(browser: Any, tmp_path
 
             shown.page.wait_for_selector(".rollout-head h1")
             assert shown.page.locator(".rollout-head .error").count() == 0
+
+
+def test_a_short_question_to_the_judge_is_read_without_a_click(show: Open) -> None:
+    shown = show("rollout")
+
+    assert "equal to 14?" in shown.text(".judge details:has(summary:text-is('Question')) pre")
+    assert shown.page.locator(".judge details pre").first.is_visible()
+
+
+def test_any_rollout_of_a_group_is_one_click_from_its_difference_to_the_best(show: Open) -> None:
+    shown = show("task")
+    others = shown.page.locator(".member a:text-is('Against the best')")
+    assert others.count() == 3
+    others.first.click()
+
+    assert shown.settled().page.locator(".diff-head .side").count() == 2
+
+
+def test_what_is_in_one_rollout_only_is_marked_alike_on_both_sides(show: Open) -> None:
+    shown = show("difference")
+    looks = shown.page.locator(".diff-pair mark.only").evaluate_all(
+        "marks => marks.map(mark => { const style = getComputedStyle(mark);"
+        " return style.background + style.textDecorationLine; })"
+    )
+
+    assert len(looks) >= 2
+    assert len(set(looks)) == 1
+    assert "line-through" not in looks[0]
+
+
+def test_a_difference_shows_colours_of_terminals_as_the_transcript_does(
+    show: Open, ids: dict[str, str]
+) -> None:
+    first = ids["first"]
+    shown = show("runs").go(f"/r/{first}/t/12?diff={first}/12/1,{first}/12/2&equal=true")
+
+    assert shown.page.locator(".diff-items .ansi-2").count() >= 1
+    assert "[32m" not in shown.text(".diff-items")
+
+
+def test_the_verdict_of_a_comparison_names_both_runs(show: Open) -> None:
+    assert re.search("A is first.*, B is second", show("compare").text(".verdict-line"))
+
+
+def test_a_task_on_an_edge_of_the_band_says_so(show: Open, ids: dict[str, str]) -> None:
+    shown = show("runs").go(f"/r/{ids['first']}/select?low=0.25&high=0.75")
+
+    assert "borderline" in shown.text(".key-figures")
+    assert shown.page.locator("tbody td:last-child:has-text('on an edge itself')").count() >= 1
+
+
+def test_means_that_differ_from_those_of_the_runs_are_explained(
+    show: Open, ids: dict[str, str]
+) -> None:
+    shown = show("runs").go(f"/c/{ids['first']}/{ids['third']}?unmatched=true")
+
+    assert "means over the paired tasks" in shown.text()
+
+
+def test_a_tip_leaves_the_title_of_its_figure_free(show: Open) -> None:
+    shown = show("run")
+    figure = shown.page.locator(".figure:has(h3:has-text('against length'))")
+    for mark in figure.locator("[data-tip]").all():
+        mark.hover(force=True)
+        tip = shown.page.locator("#tip")
+        tip.wait_for()
+        top = figure.locator("svg").first.bounding_box()["y"]
+        assert tip.bounding_box()["y"] >= top
+
+
+def test_a_tip_stays_with_its_mark_while_the_page_scrolls(show: Open) -> None:
+    shown = show("run")
+    shown.page.set_viewport_size({"width": 900, "height": 300})
+    mark = shown.page.locator(".figure:has(h3:has-text('against length')) a.mark").first
+    mark.focus()
+    shown.page.evaluate("scrollBy(0, 40); new Promise(requestAnimationFrame)")
+    shown.page.evaluate("new Promise(requestAnimationFrame)")
+
+    tip = shown.page.locator("#tip")
+    assert tip.text_content() == mark.get_attribute("data-tip")
+    shown.page.keyboard.press("Escape")
+    assert tip.count() == 0
+
+
+def test_a_row_without_token_ids_says_so_of_itself(browser: Any, tmp_path: Path) -> None:
+    write_run(tmp_path / "plain", Shape(tasks=1, tokens=False))
+    with viewing(tmp_path, cache=tmp_path / "cache") as viewer, opened(browser, viewer) as shown:
+        shown.go(f"/r/{wait_for_indexes(viewer)['plain']}/t/0/0?panel=tokens")
+
+        assert "This row holds no token ids" in shown.text(".tokens")
+
+
+@contextmanager
+def unread(browser: Any, folder: Path, cache: Path) -> Iterator[tuple[Opened, dict[str, str], Any]]:
+    """A page, the ids of two runs, and their indexes, in which another viewer has read nothing."""
+    outputs = [write_run(folder / name, Shape(tasks=3)) for name in ("first", "second")]
+    with ExitStack() as stack:
+        others = [stack.enter_context(open_index([path], cache=cache)) for path in outputs]
+        for path, other in zip(outputs, others, strict=True):
+            files = (path, RunPaths(path).materialized_inputs)
+            texts = [file.read_text() for file in files]
+            for file in files:
+                file.write_text("")
+            other.refresh(inf)
+            for file, text in zip(files, texts, strict=True):
+                file.write_text(text)
+        viewer = stack.enter_context(viewing(folder, cache=cache))
+        shown = stack.enter_context(opened(browser, viewer))
+        ids = {run["name"]: run["id"] for run in viewer.ask("/api/runs")["runs"]}
+        yield shown, ids, others
+
+
+def test_a_comparison_of_runs_that_are_not_read_yet_appears_by_itself(
+    browser: Any, tmp_path: Path
+) -> None:
+    with unread(browser, tmp_path / "runs", tmp_path / "cache") as (shown, ids, others):
+        shown.page.goto(f"{shown.viewer.origin}/c/{ids['first']}/{ids['second']}")
+        shown.page.wait_for_selector(".first .waiting[role=status]")
+        assert not shown.page.get_by_text("Compare them anyway").count()
+        for other in others:
+            other.close()
+
+        shown.page.wait_for_selector(".verdict-line")
+        shown.page.wait_for_selector(".tasks tbody tr")
+
+
+def test_tasks_of_a_run_that_is_not_read_yet_appear_by_themselves(
+    browser: Any, tmp_path: Path
+) -> None:
+    with unread(browser, tmp_path / "runs", tmp_path / "cache") as (shown, ids, others):
+        shown.go(f"/r/{ids['first']}/tasks")
+        assert shown.page.locator(".tasks tbody tr").count() == 0
+        others[0].close()
+
+        shown.page.locator(".tasks tbody tr").nth(2).wait_for()
 
 
 def test_every_token_has_its_number_beside_its_colour(show: Open) -> None:

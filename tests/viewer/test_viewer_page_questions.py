@@ -72,6 +72,7 @@ def test_1_is_the_run_healthy_and_what_do_the_slowest_wait_for(
         shown.click(run_link("before"))
         shown.page.wait_for_selector(".live table")
         assert "judge /v1/responses" in shown.text(".live table")
+        assert "1 waits for judge /v1/responses" in shown.text(".health")
         assert shown.clicks <= MOST_CLICKS
 
 
@@ -114,6 +115,7 @@ def test_6_is_b_better_and_where_did_it_get_worse(shown: Opened) -> None:
     shown.click(".tasks tbody th a")
 
     assert shown.page.locator(".diff-head .side").count() == 2
+    assert "of before" in shown.text(".diff-head")
 
 
 def test_7_is_the_reward_being_gamed(shown: Opened) -> None:

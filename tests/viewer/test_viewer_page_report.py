@@ -24,7 +24,8 @@ SHOWN = """() => {
   const body = (head) => named(head) ? rows(named(head)).slice(1) : null;
   return {
     key_figures: texts("dl.key-figures > div"),
-    findings: texts(".findings li"),
+    // the page links to the rollouts, the report has the query that lists them
+    findings: texts(".findings li").map((said) => said.replace(/ (List them|In the viewer: \\S+)$/, "")),
     solved: texts(".split .legend li"),
     figures: Object.fromEntries([...document.querySelectorAll(".figure")]
       .map((figure) => [text(figure.querySelector("h3")), rows(figure.querySelector("table"))])),

@@ -12,11 +12,15 @@ from viewer_world import TOKEN, World, viewing
 
 from listed_runs import answered, failure, write_run
 from palestra import api
-from palestra.analysis import RateBand, SelectionCriteria
-from palestra.schema import RunPaths
+from palestra.analysis import RateBand, SelectionCriteria, TaskVerdict
+from palestra.engine import Accounting, Job
+from palestra.records import rollout_record
+from palestra.rollouts import Progress, announced
+from palestra.schema import RolloutKey, RunPaths
 from palestra.viewer import Catalog, Viewer, find_places
 from palestra.viewer.access import Access
 from palestra.viewer.app import make_app
+from palestra.viewer.pages.differences import differences
 from profiled_runs import Run, materialized, scored
 
 
@@ -99,6 +103,35 @@ def test_select_chooses_what_the_command_chooses(world: World, output: Path) -> 
     kept = [task["task"] for task in page["tasks"] if task["verdict"] == "kept"]
     assert kept == [chosen.tasks[at].task for at in chosen.kept] == [1]
     assert f"{output} --band 0.3..0.7 --min-rollouts 2" in page["command"]
+
+
+def test_select_counts_borderline_tasks_as_the_command_does(world: World, output: Path) -> None:
+    chosen = api.select(str(output), SelectionCriteria(RateBand(0.25, 0.7)))
+    page = world.get("/api/r/RUN/select", low=0.25, high=0.7)
+
+    kept, *_ = page["verdicts"]
+    unsure = chosen.borderline(TaskVerdict.KEPT)
+    assert (kept["borderline"], kept["more_rollouts"]) == (unsure.count, unsure.more_rollouts)
+    assert kept["on_edge"] == unsure.on_edge == 1
+
+
+def test_select_counts_the_failures_that_it_leaves_out(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=[materialized(0, 0), materialized(0, 1)])
+    with viewing(run.paths.output, cache=tmp_path / "cache") as world:
+        page = world.get("/api/r/RUN/select")
+
+    assert page["failures"] == [{"name": "never ended", "count": 1}]
+
+
+def test_select_says_when_its_command_needs_overwrite(world: World, output: Path) -> None:
+    before = world.get("/api/r/RUN/select")
+    file = output.with_name("rollouts_selected.jsonl")
+    file.write_text("{}\n")
+    after = world.get("/api/r/RUN/select")
+
+    assert str(file) in before["command"]
+    assert before["command_note"].startswith("Run a second time it needs --overwrite")
+    assert after["command_note"].startswith(f"{file.name} exists already: add --overwrite")
 
 
 def test_select_lists_the_kept_tasks_first(world: World) -> None:
@@ -193,6 +226,87 @@ def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> 
     assert [(row["task"], row["kept"]) for row in messages[0]["rows"]] == [(1, True), (2, False)]
 
 
+def test_the_tree_has_the_layer_and_the_cause_of_the_diagnosis(tmp_path: Path) -> None:
+    failures = [
+        failure(1, "the judge answered 429", _ng_failure_class="judge_error"),
+        failure(2, "took 5 s", _ng_failure_class="timeout", hint="raise the timeout"),
+    ]
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=3, failures=failures)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        tree = world.get("/api/r/RUN/failures")
+        attempts = world.get("/api/r/RUN/t/1/0/attempts")
+        listed = world.get("/api/r/RUN/rollouts", q=tree["nodes"][0]["nodes"][0]["query"])
+        facets = world.get("/api/r/RUN/facets")["facets"]
+    [facet] = [facet for facet in facets if facet["field"] == "layer"]
+    [record] = rollout_record([output], 1, 0).attempts
+
+    judge, timeout = tree["nodes"]
+    [layer] = judge["nodes"]
+    [cause] = layer["nodes"]
+    finding = next(f for f in tree["findings"] if f["task"] == 1)
+    assert (layer["name"], cause["name"]) == (finding["layer"], finding["cause"])
+    assert cause["next_action"] == finding["next_action"] == attempts["next_action"]
+    assert attempts["attempts"][0]["layer"] == finding["layer"]
+    assert layer["query"] == "class:judge_error layer:throughput/resources"
+    assert listed["matches"] == 1
+    assert finding["layer"] in {value["name"] for value in facet["values"]}
+    assert (record.layer, finding["layer"]) == ("throughput/resources", "throughput/resources")
+    assert timeout["nodes"][0]["nodes"][0]["next_action"] == "raise the timeout"
+
+
+def test_a_run_is_named_by_its_folder_before_what_it_is(world: World) -> None:
+    page = world.get("/api/r/RUN")
+
+    assert page["title"].split(" · ")[0] == page["run"]["name"] == "a"
+
+
+def test_a_run_without_the_field_to_group_by_says_which_it_has(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [answered(0, 1, topic="sums")], requested=1)
+    write_run(tmp_path / "b", [answered(0, 1, tpic="sums")], requested=1)
+    with viewing(tmp_path, cache=tmp_path / "cache", group_by="topic") as world:
+        pages = [world.get(f"/api/r/{place.id}") for place in world.catalog.places]
+
+    problems = {page["run"]["name"]: page["group_problem"] for page in pages}
+    assert problems["a"] == ""
+    assert "did you mean 'tpic'?; fields with a text: tpic" in problems["b"]
+
+
+# One rollout of a live run
+
+
+def test_a_run_that_stands_still_has_advice(tmp_path: Path) -> None:
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=3)
+    progress = Progress(Accounting(3))
+    progress.started -= 1_000
+    progress.pace.attempt_ended(progress.started + 10, failed=False, is_last=True)
+    with announced(output, progress), viewing(output, cache=tmp_path / "cache") as world:
+        [run] = world.get("/api/runs")["runs"]
+
+    assert run["health"] == "standing still"
+    assert "--rollout-timeout" in run["health_advice"]
+
+
+def test_a_rollout_in_flight_is_said_to_be_and_is_not_verified_again(tmp_path: Path) -> None:
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=3)
+    progress = Progress(Accounting(3))
+    flight = Job(key=RolloutKey(1, 0), agent="my_agent", attempt=1)
+    flight.now("/verify", "judge /v1/responses")
+    progress.in_flight[RolloutKey(1, 0)] = flight
+    with announced(output, progress), viewing(output, cache=tmp_path / "cache") as world:
+        reward = world.get("/api/r/RUN/t/1/0/reward")["absent"]
+        times = world.get("/api/r/RUN/t/1/0/times")["absent"]
+        waits = world.get("/api/r/RUN/t/2/0/times")["absent"]
+        commands = world.get("/api/r/RUN/t/1/0/commands")["commands"]
+        run = world.get("/api/runs")["runs"][0]
+        findings = world.get("/api/r/RUN/failures")["findings"]
+
+    assert all("in flight" in text and "judge /v1/responses" in text for text in (reward, times))
+    assert "not started" in waits
+    assert "reverify" not in {command["name"] for command in commands}
+    assert (run["state"], run["health"]) == ("running", "starting")
+    assert [finding["severity"] for finding in findings] == ["note"]
+
+
 # One rollout
 
 
@@ -232,6 +346,51 @@ def test_what_earned_the_reward_is_marked_where_it_stands(tmp_path: Path) -> Non
     assert len(panel["notes"]) == 1
     marks = [mark for item in items for mark in item["found"] if mark["kind"] == "earned by"]
     assert [(mark["start"], mark["end"], mark["field"]) for mark in marks] == [(6, 7, "right")]
+
+
+def test_a_short_answer_is_marked_where_it_stands_last(tmp_path: Path) -> None:
+    row = answered(0, 1, "Of 14, 140 and 1.4 it is 4, not -4 or 4.5.", extracted_answer="4")
+    output = write_run(tmp_path / "a", [row], requested=1)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        items = world.get("/api/r/RUN/t/0/0/outline")["items"]
+
+    [mark] = [mark for item in items for mark in item["found"]]
+    assert (mark["kind"], mark["field"]) == ("found here", "extracted_answer")
+    assert (mark["start"], mark["end"]) == (25, 26)
+
+
+def test_a_failed_rollout_has_one_next_action(tmp_path: Path) -> None:
+    failures = [
+        failure(1, "the judge answered 429", attempt=1, hint="wait"),
+        failure(1, "no number", attempt=2, hint="return a number"),
+        failure(1, "no number", attempt=3, hint="return a number"),
+    ]
+    output = write_run(tmp_path / "a", [answered(0, 1)], requested=2, failures=failures)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        reply = world.get("/api/r/RUN/t/1/0/attempts")
+
+    assert reply["next_action"] == "return a number"
+    first, second, third = (attempt["hint"] for attempt in reply["attempts"])
+    assert (second, third) == ("", "")
+    assert "--concurrency" in first
+
+
+def test_at_equal_rewards_the_best_and_the_worst_ended_by_themselves(tmp_path: Path) -> None:
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}}
+    rows = [scored(0, at, reward, expected_answer="7") for at, reward in enumerate((0, 0, 1, 1))]
+    for row in (rows[1], rows[2]):
+        row["response"] |= cut
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Run.write(tmp_path / name, rows, inputs=[materialized(0, at) for at in range(4)])
+    with viewing(tmp_path, cache=tmp_path / "cache") as world:
+        a, b = (place.id for place in world.catalog.places)
+        [task] = world.get(f"/api/c/{a}/{b}/tasks")["tasks"]
+        group = world.get(f"/api/r/{a}/t/0")
+        diff = world.get("/api/diff", a=f"{a}/0/3", b=f"{b}/0/0")
+
+    assert task["a_rollouts"] == [member["rollout"] for member in group["members"]] == [3, 2, 1, 0]
+    assert diff["expected"] == ["7"]
 
 
 def test_a_judges_question_is_text_and_its_label_the_verdict(tmp_path: Path) -> None:
@@ -295,6 +454,29 @@ def test_token_ids_are_shown_with_log_probs_and_mask(tmp_path: Path) -> None:
     assert tokens["log_probs"] == [None, None, -0.5, -1.5]
 
 
+def test_a_turn_says_whether_it_continues_the_ids_before_it(tmp_path: Path) -> None:
+    prompts = [[1], [1, 2, 3], [1, 9, 3, 2, 4]]
+    messages = [
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": "hi",
+            "prompt_token_ids": prompt,
+            "generation_token_ids": [2],
+            "generation_log_probs": [-0.5],
+        }
+        for prompt in prompts
+    ]
+    output = write_run(
+        tmp_path / "a", [scored(0, 0, 1, response={"output": messages})], requested=1
+    )
+    with viewing(output, cache=tmp_path / "cache") as world:
+        turns = world.get("/api/r/RUN/t/0/0/tokens")["turns"]
+
+    assert [turn["ids_before"] for turn in turns] == [0, 2, 4]
+    assert [turn["break_at"] for turn in turns] == [None, None, 1]
+
+
 def test_a_row_that_cannot_be_checked_names_field_and_line(tmp_path: Path) -> None:
     ids = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
     message = {"type": "message", "role": "assistant", "content": "hi", **ids}
@@ -326,12 +508,34 @@ def test_two_rollouts_are_aligned_and_their_words_compared(tmp_path: Path) -> No
     ]
 
 
+def test_a_difference_keeps_the_escapes_of_terminals_whole() -> None:
+    pieces, _ = differences("\x1b[32mok\x1b[0m", "\x1b[31mok\x1b[0m")
+
+    assert [piece.text for piece in pieces] == ["\x1b[32m", "\x1b[31m", "ok\x1b[0m"]
+
+
 def test_the_group_counts_answers_and_names_the_first_difference(world: World) -> None:
     group = world.get("/api/r/RUN/t/1")
 
     assert [member["reward"] for member in group["members"]] == [1.0, 1.0, 0.0, 0.0]
     assert (group["solved"], group["scored"], group["pass_rate"]) == (2, 4, 0.5)
     assert group["difference"] is None
+
+
+def test_a_group_has_the_expected_answer_and_the_mean_reward_of_each_branch(tmp_path: Path) -> None:
+    texts = ("four", "five", "five", "five")
+    rows = [
+        answered(0, reward, text) | {"_ng_rollout_index": at, "expected_answer": 4}
+        for at, (reward, text) in enumerate(zip((1, 0, 0, 1), texts, strict=True))
+    ]
+    inputs = [materialized(0, at) for at in range(4)]
+    output = Run.write(tmp_path, rows, inputs=inputs).paths.output
+    with viewing(output, cache=tmp_path / "cache") as world:
+        group = world.get("/api/r/RUN/t/0")
+
+    assert group["expected"] == "4"
+    variants = group["difference"]["variants"]
+    assert [(v["count"], round(v["mean_reward"], 3)) for v in variants] == [(3, 0.333), (1, 1)]
 
 
 def test_rollouts_that_say_different_things_are_named_by_their_texts(tmp_path: Path) -> None:
@@ -376,6 +580,13 @@ def test_commands_are_ascii_and_end_no_quote(tmp_path: Path) -> None:
     assert texts["reverify"].count("--only 0:0") == 1
 
 
+def test_without_a_manifest_no_command_verifies_again(world: World) -> None:
+    reply = world.get("/api/r/RUN/t/0/0/commands")
+
+    assert "reverify" not in {command["name"] for command in reply["commands"]}
+    assert "no manifest" in reply["missing"]
+
+
 # Bad input
 
 
@@ -396,7 +607,7 @@ def test_what_is_not_there_is_not_found(world: World, path: str) -> None:
 
 def test_a_row_that_is_not_indexed_yet_is_waited_for(tmp_path: Path, output: Path) -> None:
     with Catalog(find_places([str(output)]), cache=tmp_path / "cache") as catalog:
-        world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)
+        world = World(make_app(Viewer(catalog, indexing_s=20), Access(TOKEN)), catalog)
 
         assert world.get("/api/r/RUN/t/3/3")["rollout"] == 3
         assert world.ask(f"/api/r/{world.run_id}/t/3/99").status == 404
@@ -404,11 +615,43 @@ def test_a_row_that_is_not_indexed_yet_is_waited_for(tmp_path: Path, output: Pat
 
 def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output: Path) -> None:
     catalog = Catalog(find_places([str(output)]), cache=tmp_path / "cache")
-    world = World(make_app(Viewer(catalog), Access(TOKEN)), catalog)  # nobody reads the files
+    # Nobody reads the files.
+    world = World(make_app(Viewer(catalog, indexing_s=0), Access(TOKEN)), catalog)
 
     answer = world.ask(f"/api/r/{world.run_id}/t/3/3")
     assert (answer.status, answer.json["error"]) == (503, "StillIndexing")
     assert answer.json["indexed"] == world.get("/api/r/RUN")["base"]
+
+
+def test_runs_that_are_not_read_to_the_end_are_not_compared(tmp_path: Path, output: Path) -> None:
+    other = repeated(tmp_path / "b", (1, 0), (0, 0))
+    places = find_places([str(output), str(other)])
+    catalog = Catalog(places, cache=tmp_path / "cache")
+    # Nobody reads the files.
+    world = World(make_app(Viewer(catalog, indexing_s=0), Access(TOKEN)), catalog)
+    a, b = (place.id for place in catalog.places)
+
+    for path in (f"/api/c/{a}/{b}", f"/api/c/{a}/{b}/tasks", f"/api/r/{a}/select"):
+        answer = world.ask(path)
+        assert (answer.status, answer.json["error"]) == (503, "StillIndexing"), path
+
+
+def test_the_query_of_a_finding_selects_the_rollouts_that_it_counts(tmp_path: Path) -> None:
+    rows = [scored(task, 0, 1.0, tokens=640) for task in range(40)]
+    rows += [scored(task, 0, 1.0, tokens=9) for task in range(40, 44)]
+    run = Run.write(tmp_path, rows)
+    with viewing(run.paths.output, cache=tmp_path / "cache") as world:
+        findings = world.get("/api/r/RUN/figures")["figures"]["findings"]
+        [query] = [finding["query"] for finding in findings if finding["query"]]
+
+        table = world.get("/api/r/RUN/rollouts", q=query)
+        assert {row["task"] for row in table["rows"]} == set(range(40, 44))
+
+
+def test_a_reply_names_the_version_of_the_index_that_it_rests_on(world: World) -> None:
+    answer = world.ask(f"/api/r/{world.run_id}/tasks")
+
+    assert int(answer.headers["palestra-index-version"]) == answer.json["base"]["version"]
 
 
 def test_figures_from_before_the_first_row_are_not_kept(tmp_path: Path, output: Path) -> None:

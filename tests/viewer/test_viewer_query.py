@@ -5,19 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from indexed_runs import indexed, keys
 
 from palestra.analysis import (
     BetweenTerm,
     ComparedTerm,
+    ContainsTerm,
+    HasTerm,
     QueryError,
     WordTerm,
     matches_query,
     parse_query,
 )
 from palestra.viewer.index import IndexSnapshot
+from palestra.viewer.pages.terms import term
 from palestra.viewer.query import TextHit, search_text
 from profiled_runs import Run, failed, materialized, scored
 
@@ -81,6 +84,28 @@ def test_terms_keep_their_positions_and_values() -> None:
     assert leaves[2:] == [WordTerm("so be it"), WordTerm("word", whole_transcript=True)]
 
 
+def test_a_field_in_quotes_is_a_name_of_the_row_whatever_its_signs() -> None:
+    leaves = list(parse_query('"judge score">0.5 "a/b":~x "has":y has:"the field"').leaves())
+
+    assert leaves[0] == ComparedTerm("judge score", 1, ">", "0.5", 0.5)
+    assert leaves[1] == ContainsTerm("a/b", 19, "x")
+    assert leaves[2] == ComparedTerm("has", 28, "=", "y", None)
+    assert leaves[3] == HasTerm("the field", 36)
+
+
+TEXTS = st.text(st.characters(exclude_characters='"', exclude_categories=("C", "Z")), min_size=1)
+
+
+@example("sort", "x")
+@example("text", "x")
+@given(TEXTS, TEXTS)
+def test_the_term_of_any_field_and_text_selects_them(field: str, value: str) -> None:
+    [leaf] = parse_query(term(field, value)).leaves()
+
+    assert isinstance(leaf, ComparedTerm)
+    assert (leaf.field, leaf.text) == (field, value)
+
+
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -97,6 +122,10 @@ def test_terms_keep_their_positions_and_values() -> None:
         ("reward<", 8),
         ("task:1 (reward>= or a)", 17),
         ("a outcome:", 11),
+        ("reward >= 1", 8),
+        ("reward >=1", 8),
+        ("a reward = 1", 10),
+        ("reward==", 9),
     ],
 )
 def test_an_error_names_the_character(text: str, position: int) -> None:
@@ -104,6 +133,39 @@ def test_an_error_names_the_character(text: str, position: int) -> None:
         parse_query(text)
 
     assert raised.value.position == position
+
+
+def test_two_equals_signs_are_one() -> None:
+    assert list(parse_query("reward==1").leaves()) == [ComparedTerm("reward", 1, "=", "1", 1.0)]
+
+
+def test_an_operator_is_a_word_in_quotes_or_before_a_word() -> None:
+    leaves = list(parse_query('a ">=" b <think> -> c').leaves())
+
+    assert [leaf.text for leaf in leaves if isinstance(leaf, WordTerm)] == [
+        *("a", ">=", "b", "<think>", "->", "c")
+    ]
+
+
+def test_a_range_of_numbers_has_dots(tmp_path: Path) -> None:
+    rows = [scored(0, 0, 1.0, part="0-3"), scored(1, 0, 0.0, part="4-7")]
+    output = Run.write(tmp_path, rows).paths.output
+
+    with indexed(output, tmp_path / "cache") as snapshot:
+        with pytest.raises(QueryError) as raised:
+            keys(snapshot, "part:0-3 task:0-3")
+        assert keys(snapshot, "part:0-3") == [(0, 0)]
+    assert raised.value.position == 10
+    assert "task:0..3" in raised.value.hint
+
+
+def test_a_component_without_its_prefix_is_named_with_it(tmp_path: Path) -> None:
+    row = scored(0, 0, 1.0, reward_components={"correct": 1.0})
+    output = Run.write(tmp_path, [row]).paths.output
+
+    with indexed(output, tmp_path / "cache") as snapshot, pytest.raises(QueryError) as raised:
+        keys(snapshot, "correct:1")
+    assert raised.value.nearest == "reward_components.correct"
 
 
 def test_long_and_deep_queries_are_refused() -> None:
@@ -172,6 +234,7 @@ def run(tmp_path: Path) -> Run:
             response=response("first", "The Answer", tool="search"),
             kind="easy",
             n=1234567,
+            **{"judge score": 0.3},
         ),
         scored(0, 1, 0.0, response=response('Ünïcode "quoted"\nline', tool="look"), ok=True),
         scored(1, 0, 0.5, response=response("role of n"), kind="Hard"),
@@ -194,6 +257,8 @@ def run(tmp_path: Path) -> Run:
         ("kind!=hard", [(0, 0)]),
         ("kind:~a", [(0, 0), (1, 0)]),
         ("n:~34567", [(0, 0)]),
+        ('"judge score">0.2', [(0, 0)]),
+        ('-has:"judge score"', [(0, 1), (1, 0), (1, 1)]),
         ("ok:true", [(0, 1)]),
         ("tools:search", [(0, 0)]),
         ("tools:sear", []),

@@ -3,6 +3,7 @@
 import { ENDPOINTS, type Base, type ErrorReply, type ReplyOf } from "./replies";
 
 const KEY = "palestra-token";
+const VERSION = "Palestra-Index-Version";
 /** The server itself waits a second for the row. */
 const ASK_AGAIN_MS = 500;
 
@@ -49,6 +50,12 @@ export const takeToken = (): void => {
   }
 };
 
+/** A reply, and the version of the index that it rests on at least; null for a reply of no run. */
+export interface VersionedReply<T> {
+  data: T;
+  version: number | null;
+}
+
 const ask = async (path: string, signal?: AbortSignal): Promise<Response> => {
   const headers = { Authorization: `Bearer ${localStorage.getItem(KEY) ?? ""}` };
   let response: Response;
@@ -75,13 +82,15 @@ const refusal = async (response: Response): Promise<ReplyError> => {
   }
 };
 
-/** The reply to a request. A row that is not indexed yet is asked for again until it is; `behind` then
+/** The reply to a request. What is not indexed yet is asked for again until it is; `behind` then
  * receives how far the index is.
  */
-export const askReply = async <T>(wanted: Request<T>, signal?: AbortSignal, behind?: (indexed: Base) => void): Promise<T> => {
+export const askReply = async <T>(wanted: Request<T>, signal?: AbortSignal, behind?: (indexed: Base) => void): Promise<VersionedReply<T>> => {
   for (;;) {
     try {
-      return (await (await ask(wanted.path, signal)).json()) as T;
+      const response = await ask(wanted.path, signal);
+      const version = response.headers.get(VERSION);
+      return { data: (await response.json()) as T, version: version === null ? null : Number(version) };
     } catch (error) {
       const indexed = error instanceof ReplyError ? error.reply.indexed : null;
       if (!indexed) throw error;

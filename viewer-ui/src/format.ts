@@ -77,6 +77,9 @@ export const moment = (seconds: number | null | undefined): string => {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
 };
 
+/** The time of day as `02:45:07`, in the reader's zone. */
+export const clock = (seconds: number): string => new Date(seconds * 1000).toTimeString().slice(0, 8);
+
 export const interval = (low: number | null | undefined, high: number | null | undefined): string =>
   low === null || low === undefined || high === null || high === undefined
     ? ""

@@ -14,16 +14,24 @@ export interface Reply<T> {
   again: () => void;
 }
 
+interface ReplyOptions {
+  everyMs?: number;
+  version?: number | null;
+}
+
 const asError = (error: unknown): ReplyError =>
   error instanceof ReplyError ? error : new ReplyError(0, { message: error instanceof Error ? error.message : String(error) });
 
-/** The reply to a request. It is asked again when its path or `tick` changes; null asks nothing. */
-export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, tick = 0 } = {}): Reply<T> => {
+/** The reply to a request; null asks nothing. It is asked again when its path changes, and when
+ * `version` of the index is not the one that it rests on.
+ */
+export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, version = null }: ReplyOptions = {}): Reply<T> => {
   const path = wanted?.path ?? null;
-  const [reply, setReply] = useState<{ data: T | null; error: ReplyError | null; path: string | null }>({
+  const [reply, setReply] = useState<{ data: T | null; error: ReplyError | null; path: string | null; version: number | null }>({
     data: null,
     error: null,
     path: null,
+    version: null,
   });
   const [behind, setBehind] = useState<{ indexed: Base; path: string } | null>(null);
   const [turn, setTurn] = useState(0);
@@ -32,15 +40,23 @@ export const useReply = <T>(wanted: Request<T> | null, { everyMs = 0, tick = 0 }
     if (path === null) return undefined;
     const stop = new AbortController();
     askReply<T>({ path }, stop.signal, (indexed) => setBehind({ indexed, path }))
-      .then((data) => setReply({ data, error: null, path }))
+      .then((answer) => setReply({ ...answer, error: null, path }))
       .catch((cause: unknown) => {
-        if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+        if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path, version: null }));
       })
       .finally(() => {
         if (!stop.signal.aborted) setBehind(null);
       });
     return () => stop.abort();
-  }, [path, turn, tick]);
+  }, [path, turn]);
+  // the reply may be of before the page knew a version at all, so versions are compared, not changes counted
+  const asked = useRef<number | null>(null);
+  const isAnswered = path !== null && reply.path === path;
+  useEffect(() => {
+    if (!isAnswered || version === null || version === asked.current || version === reply.version) return;
+    asked.current = version;
+    again();
+  }, [isAnswered, version, reply.version, again]);
   useEffect(() => {
     if (!everyMs || path === null) return undefined;
     const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);

@@ -16,6 +16,7 @@ export interface Base {
   indexed_bytes: number;
   total_bytes: number;
   complete: boolean;
+  version: number;
 }
 
 export interface ViewerSession {
@@ -50,6 +51,9 @@ export interface RunLine {
   problem: string;
   rate: number | null;
   left_s: number | null;
+  health: "starting" | "healthy" | "slow" | "failing" | "standing still" | "";
+  health_text: string;
+  health_advice: string;
   in_flight: number | null;
   age_s: number | null;
 }
@@ -70,6 +74,7 @@ export interface RunPage {
   clusters: ClusterLink[];
   problems: UnreadableLine[];
   marks: string[];
+  group_problem: string;
   query: string;
 }
 
@@ -116,6 +121,7 @@ export interface KeyFigure {
 export interface Remark {
   head: string;
   text: string;
+  query: string;
 }
 
 export interface Count {
@@ -163,6 +169,8 @@ export interface GroupFigures {
   pass_at_1: number | null;
   best_k: number;
   best: number | null;
+  best_tasks: number;
+  scored_tasks: number;
   never: number | null;
   sometimes: number | null;
   always: number | null;
@@ -305,6 +313,7 @@ export interface SearchHit {
 export interface TaskGroup {
   task: number | string;
   prompt: string;
+  expected: string;
   members: GroupMember[];
   rollouts: number;
   solved: number;
@@ -342,7 +351,13 @@ export interface AnswerCount {
 
 export interface FirstDifference {
   item: number;
-  variants: Count[];
+  variants: Variant[];
+}
+
+export interface Variant {
+  name: string;
+  count: number;
+  mean_reward: number | null;
 }
 
 export interface RolloutPage {
@@ -499,6 +514,8 @@ export interface TokenTurn {
   at: number | null;
   prompt_ids: number;
   generation_ids: number;
+  ids_before: number;
+  break_at: number | null;
   mean_log_prob: number | null;
   continuity: string;
   reason: string;
@@ -541,11 +558,14 @@ export interface TreeEntry {
 
 export interface RolloutCommands {
   commands: NamedText[];
+  missing: string;
 }
 
 export interface Diff {
   a: RolloutPage;
   b: RolloutPage;
+  runs: string[];
+  expected: string[];
   items: DiffItem[];
   start: number;
   total: number;
@@ -671,19 +691,29 @@ export interface ComparedTask {
 }
 
 export interface SelectPage {
-  verdicts: Count[];
+  verdicts: VerdictCount[];
+  failures: Count[];
   rates: FigureBar[];
   tasks: SelectedTask[];
   offset: number;
   total: number;
-  more_rollouts: number;
   notices: string[];
   command: string;
+  command_note: string;
+}
+
+export interface VerdictCount {
+  name: string;
+  count: number;
+  borderline: number;
+  more_rollouts: number;
+  on_edge: number;
 }
 
 export interface SelectedTask {
   task: number | string;
   verdict: string;
+  borderline: boolean;
   scored: number;
   requested: number;
   pass_rate: number | null;
@@ -697,17 +727,20 @@ export interface SelectedTask {
 export interface ClusterPage {
   id: string;
   name: string;
+  folder_name: string;
   output_dir: string;
   counts: Count[];
   rollouts: Count[];
   units: UnitLine[];
   problem: string;
   command: string;
+  command_note: string;
   asked_at: number;
 }
 
 export interface UnitLine {
   name: string;
+  label: string;
   seed: string;
   chunk: string;
   standing: string;
@@ -720,6 +753,7 @@ export interface UnitLine {
   scored: number | null;
   failed: number | null;
   left: number | null;
+  next: string;
   log: string[];
   run: string;
 }

@@ -23,6 +23,9 @@ export const visible = (text: string): string =>
 /** A sentence of the server as it stands alone: it begins with a capital letter. */
 export const sentence = (text: string): string => text.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
 
+/** A sentence of the server with its full stop, for others to follow. */
+export const fullSentence = (text: string): string => sentence(text).replace(/([^.?!])$/u, "$1.");
+
 /** The text on one line of at most `limit` characters. */
 export const visibleLine = (text: string, limit: number): string => {
   const line = text.slice(0, 4 * limit).split(/\s+/u).filter(Boolean).join(" ");
@@ -63,6 +66,9 @@ export const ansiSpans = (text: string): Span[] => {
   push(text.length);
   return spans;
 };
+
+/** The escapes of a text that set colours: put before a text, it begins in the colours in which this one ends. */
+export const coloursOf = (text: string): string => (text.match(SGR) ?? []).join("");
 
 /** Whether a text is printable ASCII only, as a command that is copied must be. */
 export const isPlain = (text: string): boolean => /^[\x20-\x7e\n]*$/.test(text);

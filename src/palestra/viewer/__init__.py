@@ -7,6 +7,7 @@ page asks (`endpoints`, `replies`), `app` and `access` serve it safely, `serving
 from palestra.viewer.catalog import Catalog, OpenRun
 from palestra.viewer.discovery import Places, RunPlace, find_places
 from palestra.viewer.export import export
+from palestra.viewer.grouping import check_group_field
 from palestra.viewer.index import forget
 from palestra.viewer.matching import (
     ROLLOUT_FIELDS,
@@ -31,6 +32,7 @@ __all__ = [
     "TokenTexts",
     "Viewer",
     "asks_for_tasks",
+    "check_group_field",
     "export",
     "find_places",
     "forget",

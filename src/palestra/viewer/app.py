@@ -4,6 +4,7 @@ Every answer has the safe headers, errors too. Text of rows leaves only as JSON 
 """
 
 import asyncio
+import importlib
 import json
 import math
 import time
@@ -28,25 +29,36 @@ from palestra.viewer.endpoints import ENDPOINTS, ViewerEndpoint
 from palestra.viewer.index import RunChanged
 from palestra.viewer.pages import (
     about,
-    clusters,
     comparison,
-    differences,
     evidence,
-    failures,
     rollout,
     runs,
     selection,
     stored,
     tables,
     tasks,
-    tokens,
 )
-from palestra.viewer.reads import PageLeft, Reads, ReadStop
+from palestra.viewer.reads import PageLeft, ReadKind, Reads, ReadStop
 from palestra.viewer.replies.base import ErrorReply, Reply
 from palestra.viewer.replies.runs import Live
 from palestra.viewer.requests import NoSuchRow, PageRequest, StillIndexing, Viewer
 
 Answer = Callable[[PageRequest], Reply]
+
+
+def _later(page: str, name: str) -> Answer:
+    """Return an answer of a page that is imported when it is first asked: it needs the code of
+    servers, and the first page does not wait for it.
+    """
+
+    def answer(request: PageRequest) -> Reply:
+        module = importlib.import_module(f"palestra.viewer.pages.{page}")
+        reply: Reply = getattr(module, name)(request)
+        return reply
+
+    return answer
+
+
 ANSWERS: Final[Mapping[str, Answer]] = {
     "session": runs.session,
     "runs": runs.runs,
@@ -65,34 +77,37 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "reward": evidence.reward,
     "attempts": stored.attempts,
     "times": stored.times,
-    "tokens": tokens.turns,
-    "tokenRange": tokens.tokens,
+    "tokens": _later("tokens", "turns"),
+    "tokenRange": _later("tokens", "tokens"),
     "raw": stored.raw,
     "tree": stored.tree,
     "commands": stored.commands,
-    "diff": differences.diff,
-    "failures": failures.failures,
+    "diff": _later("differences", "diff"),
+    "failures": _later("failures", "failures"),
     "compare": comparison.compare,
     "comparedTasks": comparison.tasks,
     "select": selection.select,
-    "cluster": clusters.cluster,
+    "cluster": _later("clusters", "cluster"),
     "about": about.about,
 }
 BYTES: Final[Mapping[str, Callable[[PageRequest], tuple[str, bytes]]]] = {
     "image": rollout.image,
     "download": stored.download,
 }
-HEAVY: Final = frozenset(
+RUN_READS: Final = frozenset(
     {"figures", "failures", "compare", "comparedTasks", "select", "diff", "findInTranscript"}
     | {"tokens", "tokenRange", "task", "tree", "search"}
+)
+ROW_READS: Final = frozenset(
+    {"rollout", "outline", "item", "reward", "raw", "download", "image", "attempts"}
 )
 LIVE_POLL_S: Final = 1.0
 LIVE_AT_LEAST_S: Final = 15.0
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 PAGE_LEFT: Final = 499
-INDEXING_S: Final = 1.0
-"""How long a request waits for the index to reach its row."""
+VERSION_HEADER: Final = "palestra-index-version"
+"""Names the version of the index that the reply of a run rests on at least."""
 INDEXING_POLL_S: Final = 0.1
 _ASSETS: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
@@ -185,8 +200,9 @@ async def _answer(
                 reads.run,
                 partial(_read_endpoint, endpoint.name, page_request),
                 partial(_wait_for_disconnect, request),
-                heavy=_is_heavy(endpoint),
-            )
+                kind=_kind(endpoint),
+            ),
+            viewer.indexing_s,
         )
     except PageLeft:
         return Response(status_code=PAGE_LEFT)
@@ -194,12 +210,14 @@ async def _answer(
         return error_response(error, where=endpoint.name)
 
 
-async def _read_when_indexed(request_reply: Callable[[], Awaitable[Response]]) -> Response:
-    """Return the answer. A row that is not indexed yet is waited for, at most INDEXING_S.
+async def _read_when_indexed(
+    request_reply: Callable[[], Awaitable[Response]], wait_s: float
+) -> Response:
+    """Return the answer. What is not indexed yet is waited for, at most `wait_s`.
 
     Raises StillIndexing: it is not indexed by then.
     """
-    deadline = time.monotonic() + INDEXING_S
+    deadline = time.monotonic() + wait_s
     while True:
         try:
             return await request_reply()
@@ -207,12 +225,17 @@ async def _read_when_indexed(request_reply: Callable[[], Awaitable[Response]]) -
             if not error.run.is_behind:
                 raise
             if time.monotonic() >= deadline:
-                raise StillIndexing(error) from error
+                raise StillIndexing(error.message, error.run) from error
+        except StillIndexing:
+            if time.monotonic() >= deadline:
+                raise
         await asyncio.sleep(INDEXING_POLL_S)
 
 
-def _is_heavy(endpoint: ViewerEndpoint) -> bool:
-    return endpoint.name in HEAVY
+def _kind(endpoint: ViewerEndpoint) -> ReadKind:
+    if endpoint.name in RUN_READS:
+        return ReadKind.RUN
+    return ReadKind.ROW if endpoint.name in ROW_READS else ReadKind.TABLE
 
 
 def _read_endpoint(name: str, page_request: PageRequest, stop: ReadStop) -> Response:
@@ -221,7 +244,10 @@ def _read_endpoint(name: str, page_request: PageRequest, stop: ReadStop) -> Resp
         media_type, data = BYTES[name](page_request)
         headers = {"content-disposition": 'attachment; filename="row.json"'}
         return Response(data, media_type=media_type, headers=headers if name == "download" else {})
-    return _json(200, ANSWERS[name](page_request))
+    headers = {}
+    if "run" in page_request.parts:  # read before the reply is made, which may then rest on more
+        headers[VERSION_HEADER] = str(page_request.run.snapshot.version)
+    return _json(200, ANSWERS[name](page_request), headers)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
@@ -232,8 +258,8 @@ async def _wait_for_disconnect(request: Request) -> None:
             return
 
 
-def _json(status: int, reply: Reply) -> Response:
-    return Response(encoded(reply), status, media_type=JSON)
+def _json(status: int, reply: Reply, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encoded(reply), status, headers=headers, media_type=JSON)
 
 
 def encoded(reply: Reply) -> bytes:
@@ -313,7 +339,7 @@ async def _changes(reads: Reads, read_reply: Callable[[], Reply]) -> AsyncIterat
     last, said_at = b"", 0.0
     while True:
         try:
-            line = await reads.run(lambda _: encoded(read_reply()), _forever, heavy=False)
+            line = await reads.run(lambda _: encoded(read_reply()), _forever, kind=ReadKind.TABLE)
         except Exception as error:  # the page says that the stream failed
             yield bytes(error_response(error, where="live").body) + b"\n"
             return
@@ -341,7 +367,7 @@ async def _search(reads: Reads, page_request: PageRequest) -> AsyncIterator[byte
     steps = iter(tables.search(page_request, stop))
     try:
         while True:
-            progress = await reads.run(lambda _: next(steps, None), _forever, heavy=True)
+            progress = await reads.run(lambda _: next(steps, None), _forever, kind=ReadKind.RUN)
             if progress is None:
                 return
             yield encoded(progress) + b"\n"

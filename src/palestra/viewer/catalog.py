@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Final, final
@@ -21,11 +20,12 @@ from palestra.analysis import (
     run_head,
     summarize,
 )
-from palestra.api import RunEntry, RunState, run_entry
-from palestra.errors import InputDataError, PalestraError
+from palestra.errors import ConfigError, InputDataError, PalestraError
+from palestra.records import RunEntry, RunState, run_entry
 from palestra.rollouts import Announcement, Manifest, announcements, ask_collection, read_manifest
 from palestra.schema import JsonDict, RunPaths, with_compressed
 from palestra.viewer.discovery import ClusterPlace, Places, RunPlace
+from palestra.viewer.grouping import group_error
 from palestra.viewer.index import (
     USUAL_BOUNDS,
     Index,
@@ -46,6 +46,10 @@ FOLLOWING_S: Final = 0.05
 GROWING_S: Final = 10.0
 """A file that was written within this time may be in the middle of a line."""
 POLL_S: Final = 1.0
+LOOK_EVERY_S: Final = 5.0
+"""How often the files of all runs are looked at while lines are computed: with a thousand runs this
+is more work than a line.
+"""
 ASK_EVERY_S: Final = 1.0
 REFRESH_S: Final = 0.5
 WATCHED_S: Final = 60.0
@@ -70,27 +74,37 @@ class LiveReport:
 
 
 @final
-@dataclass(frozen=True)
 class Overview:
-    """The statistics of one moment of a run, each computed when it is first needed.
+    """The statistics of one moment of a run, each computed once, when it is first needed.
 
-    `made_at`: in seconds since the epoch. A cached property is computed once.
+    `made_at`: in seconds since the epoch.
     """
 
-    snapshot: IndexSnapshot
-    made_at: float
+    def __init__(self, snapshot: IndexSnapshot, made_at: float) -> None:
+        self.snapshot, self.made_at = snapshot, made_at
+        self._lock = threading.RLock()
+        self._summary: RunSummary | None = None
+        self._values: ReportValues | None = None
 
-    @cached_property
     def frame(self) -> RunFrame:
+        """Make the frame of the run. It is not kept: that of a large run takes much memory."""
         return self.snapshot.frame()
 
-    @cached_property
+    @property
     def summary(self) -> RunSummary:
-        return summarize(self.frame)
+        """The main numbers of the run, overall and by agent and family."""
+        with self._lock:
+            if self._summary is None:
+                self._summary = summarize(self.frame())
+            return self._summary
 
-    @cached_property
+    @property
     def values(self) -> ReportValues:
-        return report_values(self.frame, self.summary)
+        """What the report says of the run."""
+        with self._lock:
+            if self._values is None:
+                self._values = report_values(self.frame(), self.summary)
+            return self._values
 
 
 @final
@@ -113,6 +127,7 @@ class OpenRun:
             run_place.outputs, group_by=group_by, cache=cache, bounds=bounds
         )
         self._lock = threading.Lock()
+        self._overview_lock = threading.Lock()  # not the index's: a page waits for no block
         self._overview: Overview | None = None
         self.conversations = conversations or TranscriptCache()
         self.watched_at = -inf
@@ -141,12 +156,18 @@ class OpenRun:
 
     @property
     def notices(self) -> Sequence[str]:
-        """What the tables leave out or mark, and whether there is nothing to group by."""
-        notices = [*self.snapshot.notices, *filter(None, [self._left_out()])]
+        """What the tables leave out or mark."""
+        return [*self.snapshot.notices, *filter(None, [self._left_out()])]
+
+    @property
+    def group_error(self) -> ConfigError | None:
+        """The error that there is nothing to group by, with the fields that there are. None while
+        rows are not indexed.
+        """
         table = self.snapshot.rollouts
-        if self.group_by and len(table) and not table.text_counts("family"):
-            notices.append(f"no row has a text in {self.group_by!r} to group by")
-        return notices
+        if not (self.group_by and self.is_complete and len(table)) or table.text_counts("family"):
+            return None
+        return group_error(self.place, self.group_by)
 
     def _left_out(self) -> str:
         """Return what of the files is not indexed though nothing more can be read now."""
@@ -198,7 +219,7 @@ class OpenRun:
 
     def overview(self, *, least_age_s: float = RENEW_LIVE_S) -> Overview:
         """Return the statistics, of now or, while the run changes, at most `least_age_s` old."""
-        with self._lock:
+        with self._overview_lock:
             last, snapshot = self._overview, self.snapshot
             is_current = last is not None and last.snapshot.version == snapshot.version
             # statistics from before the first row was read are of no use to the page
@@ -212,6 +233,11 @@ class OpenRun:
         """Return what the run is, from its manifest."""
         return run_head(self.place.outputs)
 
+    @property
+    def title(self) -> str:
+        """The name of the run, which tells it from others, and what it is: `a · sums · tiny · date`."""
+        return " · ".join(filter(None, (self.place.name, self.head().title)))
+
     def manifest(self) -> Manifest | None:
         """Return the manifest; None without one that can be read."""
         with suppress(InputDataError):
@@ -222,14 +248,14 @@ class OpenRun:
         """Return the line of the run, as `palestra runs` prints it, from the index. Without a
         manifest, and with rows that cannot be joined, it has what the rows hold.
         """
-        entry = run_entry(self.place.path, load=self._frame_of)
+        entry = run_entry(self.place.path, load=self._summary_of)
         is_recorded = with_compressed(self.paths.manifest) is not None
         return entry if is_recorded or not entry.problem else _counted_rows(entry, self.snapshot)
 
-    def _frame_of(self, outputs: Sequence[Path]) -> RunFrame:
+    def _summary_of(self, outputs: Sequence[Path]) -> RunSummary:
         if {path.absolute() for path in outputs} <= set(self.place.outputs):
-            return self.overview().frame
-        return load_run(None, list(outputs), allow_partial=True)
+            return self.overview().summary
+        return summarize(load_run(None, list(outputs), allow_partial=True))
 
     def close(self) -> None:
         """Give up the index."""
@@ -260,6 +286,8 @@ class Catalog:
         self._entries: dict[str, _KnownEntry] = {}
         self._live: dict[Path, LiveReport] = {}
         self._asked_at = -ASK_EVERY_S
+        self._due: list[tuple[RunPlace, Signature]] = []
+        self._looked_at = -inf
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._wake = threading.Event()
@@ -368,16 +396,12 @@ class Catalog:
         """Compute the line of one run whose files have changed, or read on for it. Return whether
         there is more to read.
         """
-        due = []
-        for run_place in self.places:
-            signature = _signature(run_place)
-            known_entry = self._entries.get(run_place.id)
-            if known_entry is None or known_entry.is_due(signature):
-                due.append((run_place, signature))
-        if not due:
+        if not self._due or time.monotonic() - self._looked_at > LOOK_EVERY_S:
+            self._due = self._changed_runs()
+            self._looked_at = time.monotonic()
+        if not self._due:
             return False
-        # the smallest first, so that a large run lets no other wait
-        run_place, signature = min(due, key=lambda item: sum(stat[0] for stat in item[1] if stat))
+        run_place, signature = self._due[-1]
         known_entry = self._entries.get(run_place.id)
         run = self._opened(run_place, watched_at=-inf)
         try:
@@ -386,12 +410,25 @@ class Catalog:
             entry = run.entry()
         except Exception as error:  # the other runs stay up to date
             entry = _unreadable(run_place, error) if known_entry is None else known_entry.entry
+        self._due.pop()
         if run.progress.has_more:  # another viewer writes the index: look again soon
             signature = ()
         self._entries[run_place.id] = _KnownEntry(signature, entry, time.monotonic())
         self._close_unwatched(run)
         self._wake.set()
         return False
+
+    def _changed_runs(self) -> list[tuple[RunPlace, Signature]]:
+        """Return the runs whose line is to be computed, the smallest last: it is computed first, so
+        that a large run lets no other wait.
+        """
+        changed = []
+        for run_place in self.places:
+            signature = _signature(run_place)
+            known_entry = self._entries.get(run_place.id)
+            if known_entry is None or known_entry.is_due(signature):
+                changed.append((run_place, signature))
+        return sorted(changed, key=lambda item: -sum(stat[0] for stat in item[1] if stat))
 
     def _read_on(self, run: OpenRun) -> bool:
         """Read a run for a moment, so that those that are looked at do not wait for it. Return

@@ -16,7 +16,7 @@ import msgspec
 
 from palestra.analysis import UNREADABLE, split_row
 from palestra.errors import InputDataError
-from palestra.schema import GENERATION_IDS
+from palestra.schema import CREATE_PARAMS, GENERATION_IDS
 from palestra.viewer.index import (
     IndexedPlace,
     IndexSnapshot,
@@ -30,6 +30,8 @@ from palestra.viewer.index import (
 
 ITEM_BYTES: Final = 512
 """One item with its pair and its turn takes no more memory, its texts aside."""
+REQUEST_AND_RESPONSE: Final = frozenset({"response", CREATE_PARAMS})
+"""Fields of a failed attempt that may be large, and do not say why it failed."""
 MOST_DECODED_BYTES: Final = 1 << 22
 """A field of a row that is longer is not decoded."""
 

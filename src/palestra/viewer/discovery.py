@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from palestra.analysis import rollout_files
-from palestra.cluster import RunFiles
 from palestra.errors import InputDataError
 from palestra.rollouts import MANIFEST_SUFFIX, output_beside, outputs_of, runs_of
 from palestra.schema import (
@@ -21,6 +20,7 @@ from palestra.schema import (
     TASK_INDEX,
     RunPaths,
     bare_name,
+    goes_with_a_run,
     open_packed,
     with_compressed,
 )
@@ -28,13 +28,6 @@ from palestra.schema import (
 DEEPEST: Final = 4
 """How many folders below an argument are searched."""
 ID_CHARACTERS: Final = 16
-_BESIDE: Final = (
-    "_failures.jsonl",
-    "_materialized_inputs.jsonl",
-    "_reward_profiling.jsonl",
-    "_events.jsonl",
-    "_reverified_failures.jsonl",
-)
 _DERIVED: Final = (".html", ".json")
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__"})
 _JOBS_FOLDER: Final = "cluster"
@@ -81,9 +74,11 @@ class RunPlace:
 
     @property
     def name(self) -> str:
-        """The name of the run: of its folder, when the output has the usual name."""
+        """The name of the run: of its folder, when the output has the usual name or is in shards."""
         stem = Path(bare_name(self.path)).stem
-        return self.path.parent.name if stem == "rollouts" else stem
+        if stem == "rollouts" or len(self.outputs) > 1:
+            return Path(os.path.commonpath([path.parent for path in self.outputs])).name
+        return stem
 
 
 def _glob_of(names: Sequence[str]) -> str:
@@ -137,7 +132,7 @@ def find_places(arguments: Sequence[str]) -> Places:
         path = Path(argument)
         folders = list(_folders(path)) if path.is_dir() else []
         for folder in folders:
-            if RunFiles(folder).submissions():
+            if _has_jobs(folder):
                 run_place = ClusterPlace(digest_of(folder), folder.absolute())
                 clusters[run_place.id] = run_place
         run_places = _runs_in(folders) if folders else [_run_of_argument(argument)]
@@ -154,13 +149,22 @@ def _folders(root: Path, depth: int = 0) -> Iterator[Path]:
     yield root
     if depth == DEEPEST:
         return
-    skipped = _SKIPPED | ({_JOBS_FOLDER} if RunFiles(root).submissions() else set())
+    skipped = _SKIPPED | ({_JOBS_FOLDER} if _has_jobs(root) else set())
     try:
         children = sorted(entry.path for entry in os.scandir(root) if _is_searched(entry, skipped))
     except OSError:
         return
     for child in children:
         yield from _folders(Path(child), depth + 1)
+
+
+def _has_jobs(folder: Path) -> bool:
+    """Whether a folder is that of a run over many jobs."""
+    if not (folder / _JOBS_FOLDER).is_dir():
+        return False
+    from palestra.cluster import RunFiles  # here: it needs the code of servers, most runs do not
+
+    return bool(RunFiles(folder).submissions())
 
 
 def _is_searched(entry: "os.DirEntry[str]", skipped: Collection[str]) -> bool:
@@ -180,7 +184,7 @@ def _runs_in(folders: Sequence[Path]) -> list[RunPlace]:
     others = [
         [path]
         for path in files
-        if path not in output_files and _may_be_output(path.name)
+        if path not in output_files and _may_be_output(path)
         if kind_of(path) in {"rollouts", "outcomes"}
     ]
     return [RunPlace.of(outputs) for outputs in (*recorded, *others)]
@@ -193,9 +197,8 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _may_be_output(name: str) -> bool:
-    bare = bare_name(Path(name))
-    return bare.endswith(".jsonl") and not bare.endswith(_BESIDE)
+def _may_be_output(path: Path) -> bool:
+    return bare_name(path).endswith(".jsonl") and not goes_with_a_run(path)
 
 
 def kind_of(path: Path) -> str:
@@ -246,7 +249,7 @@ def _run_of_argument(argument: str) -> RunPlace:
     path = Path(argument)
     if glob.has_magic(argument) and not path.exists():
         return RunPlace.of([Path(file) for file in rollout_files(argument)])
-    if path.is_file() and _may_be_output(path.name):
+    if path.is_file() and _may_be_output(path):
         if kind_of(path) in _INSTEAD and with_compressed(RunPaths(path).manifest) is None:
             raise _no_run(path)
         return RunPlace.of([path])

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from palestra.analysis import Markup, amount, tag, together, visible, visible_line
+from palestra.causes import FailureMeanings
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import IntArray
+from palestra.records import attempt_of
 from palestra.system import replacing, shown
 from palestra.viewer.catalog import OpenRun
-from palestra.viewer.conversation import conversation_of
+from palestra.viewer.conversation import REQUEST_AND_RESPONSE, conversation_of, small_fields
 from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.matching import ROLLOUT_FIELDS, matching_values
 
@@ -70,7 +72,7 @@ def _written(path: Path) -> Iterator[BinaryIO]:
 
 
 def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> str:
-    title = visible_line(mask(run.head().title or run.place.name), 200)
+    title = visible_line(mask(run.title), 200)
     matching = f"{amount(count, 'rollout')} matching {query}" if query else amount(count, "rollout")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
@@ -83,17 +85,37 @@ def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> s
 def _blocks(
     snapshot: IndexSnapshot, rows: IntArray, mask: Callable[[str], str]
 ) -> Iterator[Markup]:
+    meanings = FailureMeanings()
     for row, values in zip(
         rows.tolist(), matching_values(snapshot.rollouts, rows, ROLLOUT_FIELDS), strict=True
     ):
         name = f"{values.get('task')}:{values.get('rollout')}"
         reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
         heading = visible_line(f"{name} {values.get('outcome')}{reward}", 200)
-        yield together(tag("h2", heading), *_entries(snapshot, row, mask))
+        yield together(tag("h2", heading), *_entries(snapshot, row, mask, meanings))
 
 
-def _entries(snapshot: IndexSnapshot, row: int, mask: Callable[[str], str]) -> Iterator[Markup]:
+def _failures(
+    snapshot: IndexSnapshot, row: int, mask: Callable[[str], str], meanings: FailureMeanings
+) -> Iterator[Markup]:
+    """Yield why each failed attempt failed."""
+    for row_place in snapshot.attempts(row):
+        attempt = attempt_of(small_fields(row_place, REQUEST_AND_RESPONSE), meanings)
+        lines = [
+            f"attempt {attempt.number} failed: {attempt.failure_class}, layer {attempt.layer}",
+            attempt.message,
+            *attempt.traceback.splitlines(),
+            *attempt.hops,
+            *([f"hint: {attempt.hint}"] if attempt.hint else []),
+        ]
+        yield tag("pre", visible(mask(_cut("\n".join(lines)))), dir="auto")
+
+
+def _entries(
+    snapshot: IndexSnapshot, row: int, mask: Callable[[str], str], meanings: FailureMeanings
+) -> Iterator[Markup]:
     try:
+        yield from _failures(snapshot, row, mask, meanings)
         talk = conversation_of(snapshot, row)
         for item, text in talk.texts(talk.items):
             yield tag("h3", visible_line(f"{item.kind} {item.name}".strip(), 200))

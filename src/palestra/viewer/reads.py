@@ -1,13 +1,26 @@
-"""Runs reads in threads: at most four heavy ones at once, each ended when the page leaves."""
+"""Runs reads in threads: a few of each kind at once, each ended when the page leaves."""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from typing import Any, Final, TypeVar, final
 
-HEAVY_AT_ONCE: Final = 4
-LIGHT_AT_ONCE: Final = 8
+
+class ReadKind(StrEnum):
+    """How much a read reads."""
+
+    TABLE = "table"
+    """Only columns of the index."""
+    ROW = "row"
+    """A whole row of a file, which may have hundreds of megabytes."""
+    RUN = "run"
+    """Many rows."""
+
+
+AT_ONCE: Final = {ReadKind.TABLE: 8, ReadKind.ROW: 4, ReadKind.RUN: 4}
+"""How many reads of each kind run at once."""
 
 T = TypeVar("T")
 
@@ -35,26 +48,27 @@ class ReadStop:
 
 @final
 class Reads:
-    """Two pools of threads: a table page never waits behind heavy reads."""
+    """A pool of threads for each kind: a table never waits behind rows, a row never behind a run."""
 
     def __init__(self) -> None:
-        self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, thread_name_prefix="heavy read")
-        self._light = ThreadPoolExecutor(LIGHT_AT_ONCE, thread_name_prefix="read")
+        self._pools = {
+            kind: ThreadPoolExecutor(count, thread_name_prefix=f"{kind} read")
+            for kind, count in AT_ONCE.items()
+        }
 
     async def run(
         self,
         task: Callable[[ReadStop], T],
         wait_for_leaving: Callable[[], Awaitable[None]],
         *,
-        heavy: bool,
+        kind: ReadKind,
     ) -> T:
         """Return what `task` returns. `wait_for_leaving`: returns when the page that asked has left.
 
         Raises PageLeft: it has. The read is then not begun, or asked to stop.
         """
         stop = ReadStop()
-        pool = self._heavy if heavy else self._light
-        reading = asyncio.get_running_loop().run_in_executor(pool, task, stop)
+        reading = asyncio.get_running_loop().run_in_executor(self._pools[kind], task, stop)
         leaving = asyncio.ensure_future(wait_for_leaving())
         try:
             waiting: set[asyncio.Future[Any]] = {reading, leaving}
@@ -70,5 +84,5 @@ class Reads:
 
     def close(self) -> None:
         """End the pools; reads that run are not waited for."""
-        for pool in (self._heavy, self._light):
+        for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)

@@ -26,6 +26,8 @@ class Viewer:
     tokenizer: TokenTexts | None = None
     folder: Path = Path()
     """The working directory of the command."""
+    indexing_s: float = 1.0
+    """How long a request waits for the index to reach its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,13 @@ class NoSuchRow(NoSuchRun):
 
 
 class StillIndexing(InputDataError):
-    """The request names a row that is not indexed yet."""
+    """The reply needs more of a run than is indexed so far. `message`: what it lacks."""
 
-    def __init__(self, missing: NoSuchRow) -> None:
-        self.run = missing.run
-        progress = missing.run.progress
+    def __init__(self, message: str, run: OpenRun) -> None:
+        self.run = run
+        progress = run.progress
         super().__init__(
-            f"{missing.message} so far: {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes"
+            f"{message} so far: {progress.bytes_indexed:,} of {progress.bytes_total:,} bytes"
             " are indexed",
             hint="the page asks again by itself; other clients: ask again in a second",
         )

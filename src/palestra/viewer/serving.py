@@ -19,6 +19,7 @@ from typing import Final
 import uvicorn
 
 from palestra.errors import ConfigError
+from palestra.system import raise_descriptor_limit
 from palestra.viewer.access import Access, host_name, new_token
 from palestra.viewer.app import make_app
 from palestra.viewer.requests import Viewer
@@ -44,6 +45,7 @@ def serve(viewer: Viewer, door: Door, print_line: Callable[[str], None]) -> None
 
     Raises ConfigError: the port is taken.
     """
+    raise_descriptor_limit()  # a visited run with many fields keeps as many columns open
     token = new_token()
     with contextlib.closing(listening_socket(door)) as listening:
         port = listening.getsockname()[1]

@@ -12,7 +12,7 @@ import type { RunView } from "./layout";
 
 export const AboutPage = ({ view }: { view: RunView }) => {
   useKeys({ Escape: () => go(runPlace(view.id)) });
-  const reply = useReply(request("about", { run: view.id }), { tick: view.tick });
+  const reply = useReply(request("about", { run: view.id }), { version: view.version });
   return (
     <>
       <h1 class="small">About this run</h1>

@@ -3,7 +3,7 @@
 import { request } from "../api";
 import { count, duration, moment } from "../format";
 import { useKeys, useReply, useTitle } from "../hooks";
-import { Command, FilePath, Panel, Scrolling, Theirs, TheirBlock } from "../parts/common";
+import { Command, FilePath, Panel, Scrolling, Theirs, WithOptions, TheirBlock } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace } from "../places";
 import type { ClusterPage as Cluster, UnitLine } from "../replies";
@@ -13,7 +13,6 @@ import { visible } from "../text";
 const RENEW_MS = 15_000;
 
 export const ClusterPage = ({ id }: { id: string }) => {
-  useTitle("Jobs");
   useRowKeys();
   useKeys({ Escape: () => go("/") });
   const reply = useReply(request("cluster", { cluster: id }), { everyMs: RENEW_MS });
@@ -38,11 +37,9 @@ export const ClusterPage = ({ id }: { id: string }) => {
 
 const Standing = ({ cluster }: { cluster: Cluster }) => (
   <>
-    <h1 class="small">
-      <Theirs text={cluster.name} />
-    </h1>
+    <Titled name={cluster.folder_name} />
     <p class="lead">
-      <FilePath text={cluster.output_dir} />, as of {moment(cluster.asked_at)} ({ago(cluster.asked_at)})
+      Jobs of run <Theirs text={cluster.name} limit={60} /> in <FilePath text={cluster.output_dir} />, as of {moment(cluster.asked_at)} ({ago(cluster.asked_at)})
     </p>
     {cluster.problem && <p class="error">{visible(cluster.problem)}</p>}
     <dl class="key-figures">
@@ -57,6 +54,7 @@ const Standing = ({ cluster }: { cluster: Cluster }) => (
       ))}
     </dl>
     {cluster.command && <Command name="The command that goes on" text={cluster.command} />}
+    {cluster.command_note && <p class="quiet"><WithOptions text={visible(cluster.command_note)} /></p>}
     <Grid units={cluster.units} />
     <Scrolling label="Shards and jobs">
       <table class="units">
@@ -82,6 +80,15 @@ const Standing = ({ cluster }: { cluster: Cluster }) => (
   </>
 );
 
+const Titled = ({ name }: { name: string }) => {
+  useTitle(`Jobs of ${visible(name)}`);
+  return (
+    <h1 class="small">
+      <Theirs text={name} />
+    </h1>
+  );
+};
+
 const ago = (at: number): string => {
   const seconds = Date.now() / 1000 - at;
   return seconds < 1 ? "now" : `${duration(seconds)} ago`;
@@ -96,10 +103,15 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
     <th scope="row">
       {unit.run ? (
         <a href={runPlace(unit.run)}>
-          <Theirs text={unit.name} />
+          <Theirs text={unit.label} />
         </a>
       ) : (
-        <Theirs text={unit.name} />
+        <Theirs text={unit.label} />
+      )}
+      {unit.label !== unit.name && (
+        <small>
+          <Theirs text={unit.name} />
+        </small>
       )}
     </th>
     <td class="nowrap">
@@ -125,6 +137,11 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
     <td class="n">{count(unit.restarts)}</td>
     <td class="text">
       {unit.reason ? <Theirs text={unit.reason} limit={200} /> : unit.log.length === 0 && "–"}
+      {unit.next && (
+        <p class="next">
+          <b>Next:</b> {visible(unit.next)}
+        </p>
+      )}
       {unit.log.length > 0 && (
         <details>
           <summary>Last log lines</summary>
@@ -137,10 +154,13 @@ const UnitRow = ({ unit }: { unit: UnitLine }) => (
 
 const unitId = (unit: UnitLine): string => `unit-${unit.seed}-${unit.chunk}`;
 
+/** The numbers that are there, each once. */
+const inOrder = (numbers: readonly string[]): readonly string[] => [...new Set(numbers.filter(Boolean))].sort((a, b) => Number(a) - Number(b));
+
 /** Seeds down, chunks across: one cell per shard, with its state as a sign and a colour. */
 const Grid = ({ units }: { units: readonly UnitLine[] }) => {
-  const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
-  const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
+  const seeds = inOrder(units.map((unit) => unit.seed));
+  const chunks = inOrder(units.map((unit) => unit.chunk));
   if (seeds.length * chunks.length < 2) return null;
   return (
     <Scrolling label="Seeds by chunks">

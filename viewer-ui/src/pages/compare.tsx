@@ -51,19 +51,22 @@ export const ComparePage = ({ a, b, search }: { a: string; b: string; search: UR
             <Panel reply={reply.error ? { ...reply, data: null } : reply} class="first">
               {(comparison) => <Said comparison={comparison} />}
             </Panel>
-            {reply.error && (
-              <p class="links">
-                <a href={placeWith({ unmatched: "true" })}>Leave these tasks out</a>
-                <a href={placeWith({ different_rows: "true" })}>Compare them anyway</a>
-              </p>
-            )}
-            {!reply.error && <Tasks tasks={tasks} query={query} sort={sort} a={a} b={b} />}
+            {reply.error && <Ways hint={reply.error.reply.hint ?? ""} />}
+            {reply.data && !reply.error && <Tasks tasks={tasks} query={query} sort={sort} a={a} b={b} />}
           </>
         )}
       </main>
     </>
   );
 };
+
+/** What the error allows: its hint names the options of the command. */
+const Ways = ({ hint }: { hint: string }) => (
+  <p class="links">
+    {hint.includes("--allow-unmatched") && <a href={placeWith({ unmatched: "true" })}>Leave these tasks out</a>}
+    {hint.includes("--allow-different-rows") && <a href={placeWith({ different_rows: "true" })}>Compare them anyway</a>}
+  </p>
+);
 
 interface TasksProps {
   tasks: Reply<CompareTasks>;
@@ -166,7 +169,12 @@ const TaskLine = ({ task, a, b }: { task: ComparedTask; a: string; b: string }) 
 
 const Said = ({ comparison }: { comparison: Comparison }) => (
   <>
-    <p class={`verdict-line ${comparison.passed ? "" : "bad"}`}>{sentence(visible(comparison.verdict))}</p>
+    <p class={`verdict-line ${comparison.passed ? "" : "bad"}`}>
+      {sentence(visible(comparison.verdict))}{" "}
+      <small>
+        A is <RunName side={comparison.a} other={comparison.b} />, B is <RunName side={comparison.b} other={comparison.a} />.
+      </small>
+    </p>
     <div class="sides">
       <Side name="A" side={comparison.a} />
       <Side name="B" side={comparison.b} />
@@ -179,19 +187,41 @@ const Said = ({ comparison }: { comparison: Comparison }) => (
       </section>
     </div>
     <Metrics metrics={comparison.metrics} />
+    <MeansNote comparison={comparison} />
     <Notes texts={comparison.settings} title="Setting." />
     <Notes texts={comparison.notices} />
     {comparison.command && <Command name="The command that says the same" text={comparison.command} />}
   </>
 );
 
+/** Why the rewards differ from those of the other pages. */
+const MeansNote = ({ comparison: { a, b, metrics } }: { comparison: Comparison }) => {
+  const reward = metrics.find((metric) => metric.name === "reward");
+  const [ofA, ofB] = [decimal(a.run.mean_reward.value), decimal(b.run.mean_reward.value)];
+  if (!reward || (ofA === decimal(reward.a) && ofB === decimal(reward.b))) return null;
+  return (
+    <p class="quiet">
+      These are means over the paired tasks, in which each task counts alike. Over rollouts, as on the pages of the runs, the mean rewards are {ofA} and {ofB}.
+    </p>
+  );
+};
+
+/** The name of a run, or its path where the other run has the same name. */
+const RunName = ({ side, other }: { side: SideCounts; other: SideCounts }) => <Theirs text={side.run.name === other.run.name ? side.run.path : side.run.name} limit={80} />;
+
 const Side = ({ name, side }: { name: string; side: SideCounts }) => (
   <section>
     <h2>
       {name}:{" "}
       <a href={runPlace(side.run.id)}>
-        <Theirs text={side.run.model || side.run.name} limit={60} />
+        <Theirs text={side.run.name} limit={60} />
       </a>
+      {side.run.model && (
+        <span class="quiet">
+          {" "}
+          <Theirs text={side.run.model} limit={60} />
+        </span>
+      )}
     </h2>
     <p class="quiet">
       <FilePath text={side.run.path} />, {moment(side.run.started_at)}

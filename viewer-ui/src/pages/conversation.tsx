@@ -5,11 +5,11 @@ import { askBlob, askReply, ReplyError, request } from "../api";
 import { bytes, count } from "../format";
 import { useKeys, useLate, useReply } from "../hooks";
 import { Markdown } from "../markdown";
-import { ErrorBox } from "../parts/common";
+import { Coloured, ErrorBox } from "../parts/common";
 import { useGoal, useWindow } from "../parts/virtual";
 import type { ImagePart, ItemText, Mark, OutlineItem, TranscriptHit } from "../replies";
 import { setParameters } from "../router";
-import { ansiSpans, visible } from "../text";
+import { visible } from "../text";
 
 /** How an endpoint names the rollout. */
 export interface Spot {
@@ -85,7 +85,7 @@ export const Conversation = ({ spot, target, markdown, hits, hit }: Conversation
       if (asked.current.has(page)) continue;
       asked.current.add(page);
       askReply(request("outline", spot.places, { row: spot.row, start: page * OUTLINE }))
-        .then((reply) => setPages((before) => new Map(before).set(page, reply.items)))
+        .then(({ data }) => setPages((before) => new Map(before).set(page, data.items)))
         .catch((cause: unknown) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
     }
   }, [needed.join(","), spot]);
@@ -176,7 +176,7 @@ const Item = ({ item, loaded, spot, markdown, hits, hit, isFirstOutput, open }: 
   const isWhole = useMemo(() => [...item.head].length < HEAD_CHARACTERS, [item]);
   const load = (start: number, signal?: AbortSignal) =>
     askReply(request("item", spot.places, { row: spot.row, at: item.at, start }), signal)
-      .then((reply) => {
+      .then(({ data: reply }) => {
         const before = loaded.text;
         const follows = before && before.end === reply.start;
         loaded.text = follows ? { ...before, end: reply.end, text: before.text + reply.text } : reply;
@@ -313,21 +313,13 @@ const Body = ({ text, marks, label }: { text: string; marks: readonly PieceMark[
   return (
     <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={visible(label)}>
       {pieces.map((piece, at) => {
-        const spans = ansiSpans(piece.text).map((span, place) =>
-          span.style ? (
-            <span key={place} class={span.style}>
-              {span.text}
-            </span>
-          ) : (
-            span.text
-          ),
-        );
+        const text = <Coloured key={at} text={piece.text} />;
         return piece.name ? (
           <mark key={at} class={piece.name}>
-            {spans}
+            {text}
           </mark>
         ) : (
-          spans
+          text
         );
       })}
     </pre>

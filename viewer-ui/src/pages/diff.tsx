@@ -3,12 +3,12 @@
 import { request } from "../api";
 import { bytes, decimal } from "../format";
 import { useKeys, useReply } from "../hooks";
-import { Panel } from "../parts/common";
+import { Coloured, Panel, Theirs } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText } from "../places";
 import type { Diff, DiffItem, OutlineItem, RolloutPage } from "../replies";
 import { setParameters } from "../router";
-import { visible } from "../text";
+import { coloursOf, visible } from "../text";
 
 /** The page of a rollout that a reference names. */
 const placeOfReference = (text: string): string => {
@@ -36,9 +36,20 @@ export const DiffView = ({ search }: { search: URLSearchParams }) => {
         <>
           <h1 class="hidden">Difference of two rollouts</h1>
           <div class="diff-head">
-            <Side name="A" page={diff.a} reference={a} />
-            <Side name="B" page={diff.b} reference={b} />
+            <Side name="A" page={diff.a} reference={a} run={diff.runs[0]} />
+            <Side name="B" page={diff.b} reference={b} run={diff.runs[1]} />
           </div>
+          {diff.expected.length > 0 && (
+            <p class="expected">
+              Expected answer:{" "}
+              {diff.expected.map((text, at) => (
+                <span key={at}>
+                  {at > 0 && " or "}
+                  <Theirs text={text} limit={200} />
+                </span>
+              ))}
+            </p>
+          )}
           <p class="table-tools">
             <FirstToken diff={diff} />
             <label>
@@ -71,10 +82,16 @@ export const DiffView = ({ search }: { search: URLSearchParams }) => {
   );
 };
 
-const Side = ({ name, page, reference }: { name: string; page: RolloutPage; reference: string }) => (
+const Side = ({ name, page, reference, run }: { name: string; page: RolloutPage; reference: string; run: string | undefined }) => (
   <div class={`side side-${name.toLowerCase()}`}>
     <h2>
       {name}: <a href={placeOfReference(reference)}>{visible(keyText(page.task, page.rollout, page.row))}</a>
+      {run && (
+        <small>
+          {" "}
+          of <Theirs text={run} limit={60} />
+        </small>
+      )}
     </h2>
     <p class="quiet">
       {page.reward === null ? visible(page.outcome) : `reward ${decimal(page.reward)}`}
@@ -129,7 +146,7 @@ const Item = ({ item, places }: { item: DiffItem; places: Places }) => {
         </h3>
         {item.same ? (
           <pre class="theirs" dir="auto">
-            {visible(a.head)}
+            <Coloured text={a.head} />
           </pre>
         ) : (
           <div class="diff-pair">
@@ -149,8 +166,8 @@ const Item = ({ item, places }: { item: DiffItem; places: Places }) => {
       </h3>
       <div class="diff-pair">
         {side === "B" && <p class="nothing">nothing here</p>}
-        <pre class={`theirs only-${side.toLowerCase()}`} dir="auto">
-          {visible(shown.head)}
+        <pre class="theirs alone" dir="auto">
+          <Coloured text={shown.head} />
         </pre>
         {side === "A" && <p class="nothing">nothing here</p>}
       </div>
@@ -158,10 +175,22 @@ const Item = ({ item, places }: { item: DiffItem; places: Places }) => {
   );
 };
 
-const Pieces = ({ pieces, side }: { pieces: DiffItem["pieces"]; side: "-" | "+" }) => (
-  <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={side === "-" ? "A" : "B"}>
-    {pieces.map((piece, at) =>
-      piece.op === "=" ? visible(piece.text) : piece.op !== side ? null : side === "-" ? <del key={at}>{visible(piece.text)}</del> : <ins key={at}>{visible(piece.text)}</ins>,
-    )}
-  </pre>
-);
+/** One side of a pair. Neither side is the right one, so what is in one only has the same mark in both. */
+const Pieces = ({ pieces, side }: { pieces: DiffItem["pieces"]; side: "-" | "+" }) => {
+  let colours = "";
+  return (
+    <pre class="theirs" dir="auto" tabIndex={0} role="region" aria-label={side === "-" ? "A" : "B"}>
+      {pieces.filter((piece) => piece.op === "=" || piece.op === side).map((piece, at) => {
+        const text = <Coloured key={at} text={colours + piece.text} />;
+        colours += coloursOf(piece.text);
+        return piece.op === "=" ? (
+          text
+        ) : (
+          <mark key={at} class="only">
+            {text}
+          </mark>
+        );
+      })}
+    </pre>
+  );
+};

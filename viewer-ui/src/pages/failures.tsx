@@ -14,7 +14,7 @@ import type { RunView } from "./layout";
 export const FailuresPage = ({ view }: { view: RunView }) => {
   useRowKeys();
   useKeys({ Escape: () => go(runPlace(view.id)) });
-  const reply = useReply(request("failures", { run: view.id }), { tick: view.tick });
+  const reply = useReply(request("failures", { run: view.id }), { version: view.version });
   return (
     <>
       <h1 class="small">Failures</h1>
@@ -63,7 +63,7 @@ const Node = ({ node, parent, run, isOpen }: NodeProps) => (
     <summary data-row>
       <span class="node-name">
         {LEVELS[node.level]}
-        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name) || "not recorded"}</b>}
+        {node.level === "message" ? <Theirs text={node.name || "(no message)"} limit={240} /> : <b>{visible(node.name) || (node.level === "cause" ? "not known" : "not recorded")}</b>}
       </span>
       {node.attempts !== parent?.attempts && (
         <>

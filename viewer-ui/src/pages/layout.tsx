@@ -18,8 +18,8 @@ export interface RunView {
   name: string;
   page: Reply<RunPage>;
   live: Live | null;
-  /** Grows when more of the files was indexed; replies that depend on it are then asked for again. */
-  tick: number;
+  /** The version of the index: replies that rest on another are asked for again. */
+  version: number | null;
 }
 
 const PARTS: readonly [RunPart, string][] = [
@@ -36,10 +36,8 @@ const RENEW_MS = 2_000;
 const placeOfPart = (run: string, part: RunPart): string =>
   part === "overview" ? runPlace(run) : part === "tasks" || part === "rollouts" ? tablePlace(run, part) : `/r/${run}/${part}`;
 
-/** How much `value` has grown since it was first known. It follows at most once in `RENEW_MS`. */
-const useGrowth = (value: number | null): number => {
-  const first = useRef<number | null>(null);
-  first.current ??= value;
+/** `value`, which follows at most once in `RENEW_MS`. */
+const useSlow = (value: number | null): number | null => {
   const [slow, setSlow] = useState(value);
   const last = useRef(0);
   useEffect(() => {
@@ -51,7 +49,7 @@ const useGrowth = (value: number | null): number => {
     }, wait);
     return () => clearTimeout(timer);
   }, [value, slow]);
-  return (slow ?? 0) - (slow === null ? 0 : (first.current ?? 0));
+  return slow;
 };
 
 /** Whether an index is still behind its files, or has not begun. */
@@ -71,8 +69,7 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
   const base = live?.base ?? page.data?.base ?? null;
   // a run may grow although no collection of this machine announces it
   useLines(page.data ? request("live", { run }) : null, setLive);
-  // a row with a result may have been counted by its input before, so bytes and not rows
-  const tick = useGrowth(base?.indexed_bytes ?? null);
+  const version = useSlow(base?.version ?? null);
   const name = visibleLine(page.data?.title || page.data?.run.name || (page.error ? "no run" : "…"), 80);
   useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
   return (
@@ -114,7 +111,7 @@ export const RunLayout = ({ run, part, task, rollout, children }: LayoutProps) =
       <main id="main" tabIndex={-1} aria-busy={page.loading && !page.data} class={part === "t" && rollout !== undefined ? "wide" : undefined}>
         {page.error && <ErrorBox error={page.error} />}
         {base && isUnread(base) && <Indexing base={base} />}
-        {!page.error && children({ id: run, name, page, live, tick })}
+        {!page.error && children({ id: run, name, page, live, version })}
       </main>
     </>
   );
@@ -126,7 +123,7 @@ const LiveBadge = ({ live }: { live: Live }) => {
   return (
     <p class="live-badge">
       <span class="dot" aria-hidden="true" /> running, {percent(run.requested ? ended / run.requested : null)}
-      {run.left_s !== null && `, ${duration(run.left_s)} left`}
+      {run.left_s !== null ? `, ${duration(run.left_s)} left` : run.health === "standing still" && ", standing still"}
       {run.age_s !== null && <span class="quiet"> (numbers are {duration(run.age_s)} old)</span>}
     </p>
   );

@@ -33,7 +33,7 @@ export const RolloutPage = ({ view, task, rollout, search }: RolloutProps) => {
   const row = search.get("row");
   const spot = useMemo<Spot>(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
   const [q, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-  const head = useReply(request("rollout", spot.places, { row, q, sort }), { tick: view.tick });
+  const head = useReply(request("rollout", spot.places, { row, q, sort }), { version: view.version });
   const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
   const panel = search.get("panel") ?? "";
   const pair = search.get("diff");
@@ -331,12 +331,7 @@ const RewardBody = ({ panel }: { panel: RewardPanel }) => (
         <h3>
           Judge {panel.evaluations.length > 1 ? at + 1 : ""} <Theirs text={evaluation.verdict} limit={60} />
         </h3>
-        {evaluation.question && (
-          <details>
-            <summary>Question</summary>
-            <TheirBlock text={evaluation.question} label="Question to the judge" />
-          </details>
-        )}
+        {evaluation.question && <Question text={evaluation.question} />}
         {evaluation.answer && (
           <details open>
             <summary>Answer</summary>
@@ -353,6 +348,30 @@ const RewardBody = ({ panel }: { panel: RewardPanel }) => (
     <Notes texts={panel.notes} />
   </>
 );
+
+/** A question of at most so many characters is open; of a longer one the end is shown. */
+const OPEN_QUESTION = 600;
+const END_LINES = 4;
+
+/** What a judge was asked. What it compares is usually at the end, after its instructions. */
+const Question = ({ text }: { text: string }) => {
+  const isShort = text.length <= OPEN_QUESTION;
+  const end = text.trimEnd().split("\n").filter((line) => line.trim()).slice(-END_LINES).join("\n").slice(-OPEN_QUESTION);
+  return (
+    <>
+      <details open={isShort}>
+        <summary>Question</summary>
+        <TheirBlock text={text} label="Question to the judge" />
+      </details>
+      {!isShort && (
+        <>
+          <p class="quiet">It ends with:</p>
+          <TheirBlock text={end} label="End of the question to the judge" />
+        </>
+      )}
+    </>
+  );
+};
 
 const AttemptList = ({ spot }: { spot: Spot }) => {
   const reply = useReply(request("attempts", spot.places));
@@ -465,6 +484,11 @@ const CommandList = ({ spot, name }: { spot: Spot; name: string }) => {
               <Command name={visible(command.name)} text={command.name === "link" ? location.origin + command.value : command.value} />
             </div>
           ))}
+          {data.missing && (
+            <p class="quiet">
+              <WithOptions text={visible(data.missing)} />
+            </p>
+          )}
           <button type="button" onClick={() => void download(request("download", spot.places, { row: spot.row }), `${name.replaceAll(":", "-")}.json`)}>
             Download the row
           </button>

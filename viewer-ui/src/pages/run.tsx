@@ -2,14 +2,14 @@
 
 import { useEffect } from "preact/hooks";
 import { request } from "../api";
-import { amount, count, decimal, duration, interval, number, percent, percents } from "../format";
+import { amount, clock, count, decimal, duration, interval, number, percent, percents } from "../format";
 import { useReply } from "../hooks";
 import { ColumnChart, CurveChart, Figure, LengthChart, Meter, type Share, ShareBar, type Tone } from "../parts/charts";
 import { Facts, Notes, Panel, Scrolling, Theirs, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { keyText, rolloutPlace, tablePlace } from "../places";
-import type { ComponentLine, FigureBar, Figures, GroupFigures, IntervalValue, Live, OutcomeLine, RunPage } from "../replies";
-import { visible, visibleLine } from "../text";
+import type { ComponentLine, FigureBar, Figures, GroupFigures, IntervalValue, Live, OutcomeLine, RunLine, RunPage } from "../replies";
+import { fullSentence, visible, visibleLine } from "../text";
 import type { RunView } from "./layout";
 
 /** How often a run without figures is asked for them again. */
@@ -20,7 +20,7 @@ const SOLVED: readonly Tone[] = ["never", "sometimes", "always"];
 export const RunOverview = ({ view }: { view: RunView }) => {
   useRowKeys();
   const { id, page, live } = view;
-  const figures = useReply(request("figures", { run: id }), { tick: view.tick });
+  const figures = useReply(request("figures", { run: id }), { version: view.version });
   const again = figures.again;
   const isRunning = live?.run.state === "running";
   useEffect(() => {
@@ -39,10 +39,27 @@ export const RunOverview = ({ view }: { view: RunView }) => {
       {isRunning && <LivePanel live={live} run={id} />}
       <Panel reply={figures} class="first">
         {(data) =>
-          data.figures ? <FigureParts figures={data.figures} run={id} isRunning={isRunning} /> : <Notes texts={[data.absent || "Nothing is scored yet."]} title="No figures." />
+          data.figures ? (
+            <>
+              {isRunning && <ReadSoFar figures={data.figures} at={data.computed_at} />}
+              <FigureParts figures={data.figures} run={id} isRunning={isRunning} />
+            </>
+          ) : (
+            <Notes texts={[data.absent || "Nothing is scored yet."]} title="No figures." />
+          )
         }
       </Panel>
     </>
+  );
+};
+
+/** What the figures of a run that grows rest on: they lag behind the counts of its collection. */
+const ReadSoFar = ({ figures, at }: { figures: Figures; at: number }) => {
+  const scored = figures.outcomes.find((line) => line.name === "scored")?.count ?? 0;
+  return (
+    <p class="quiet read-so-far">
+      The figures below are of the {amount(scored, "scored rollout")} that were read until {clock(at)}. They follow every 10 s.
+    </p>
   );
 };
 
@@ -66,6 +83,11 @@ const Head = ({ page }: { page: RunPage }) => (
         ))}
       </p>
     )}
+    {page.group_problem && (
+      <p class="error" role="alert">
+        {visible(page.group_problem)}
+      </p>
+    )}
     <Notes texts={page.marks} />
     {page.problems.length > 0 && (
       <p class="quiet">
@@ -81,10 +103,11 @@ const LivePanel = ({ live, run }: { live: Live; run: string }) => {
   return (
     <section class="live first" aria-labelledby="live-title">
       <h2 id="live-title">Running now</h2>
+      <HealthLine run={line} />
       <dl class="key-figures">
         <Key name="Ended" value={percent(line.requested ? ended / line.requested : null)} note={`${count(ended)} of ${count(line.requested)}`} />
-        <Key name="Rate" value={line.rate === null ? "–" : `${decimal(line.rate, line.rate < 10 ? 2 : 0)}/s`} note="rollouts that end" />
-        <Key name="Time left" value={duration(line.left_s)} note="at this rate" />
+        <Key name="Rate" value={line.rate === null ? "–" : `${decimal(line.rate, line.rate < 10 ? 2 : 0)}/s`} note="rollouts that ended, last minute" />
+        <Key name="Time left" value={duration(line.left_s)} note={line.left_s !== null ? "at this rate" : line.health === "standing still" ? "nothing ends now" : "too few have ended to say"} />
         <Key name="In flight" value={line.in_flight === null ? "–" : count(line.in_flight)} note="rollouts" />
       </dl>
       <div class="share-line">
@@ -137,9 +160,6 @@ const LivePanel = ({ live, run }: { live: Live; run: string }) => {
                   <th scope="col">Phase</th>
                   <th scope="col">Awaits</th>
                   <th scope="col" class="n">
-                    Since
-                  </th>
-                  <th scope="col" class="n">
                     Age
                   </th>
                 </tr>
@@ -155,8 +175,10 @@ const LivePanel = ({ live, run }: { live: Live; run: string }) => {
                     <td>
                       <Theirs text={flight.awaiting || "–"} />
                     </td>
-                    <td class="n">{duration(flight.awaiting_s)}</td>
-                    <td class="n">{duration(flight.age_s)}</td>
+                    <td class="n">
+                      {duration(flight.age_s)}
+                      {isShorter(flight.awaiting_s, flight.age_s) && <small>waits {duration(flight.awaiting_s)}</small>}
+                    </td>
                   </tr>
                 ))}
               </tbody>
@@ -172,6 +194,25 @@ const LivePanel = ({ live, run }: { live: Live; run: string }) => {
     </section>
   );
 };
+
+/** Whether a wait is worth a number beside the age: what it awaits now is not what it awaited all the time. */
+const isShorter = (waitS: number, ageS: number): boolean => ageS >= 1 && waitS < 0.9 * ageS;
+
+const HEALTH_TONES: Readonly<Record<string, string>> = { slow: "warning", failing: "error", "standing still": "error" };
+
+/** How the collection goes, and why, in one line. */
+const HealthLine = ({ run }: { run: RunLine }) =>
+  run.health ? (
+    <p class="health" role="status">
+      <span class={`severity ${HEALTH_TONES[run.health] ?? "note"}`}>{run.health}</span> {fullSentence(visible(run.health_text))}
+      {run.health_advice && (
+        <>
+          {" "}
+          <WithOptions text={visible(run.health_advice)} />
+        </>
+      )}
+    </p>
+  ) : null;
 
 const Key = ({ name, value, note }: { name: string; value: string; note: string }) => (
   <div>
@@ -197,6 +238,12 @@ const FigureParts = ({ figures, run, isRunning }: { figures: Figures; run: strin
         <li key={remark.head}>
           <b>{visible(remark.head)} </b>
           <WithOptions text={visible(remark.text)} />
+          {remark.query && (
+            <>
+              {" "}
+              <a href={tablePlace(run, "rollouts", remark.query)}>List them</a>
+            </>
+          )}
         </li>
       ))}
     </ul>
@@ -261,14 +308,17 @@ const rangeText = ({ low, high }: IntervalValue, binary: boolean): string =>
 const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
   const link = (bar: FigureBar) => (bar.query ? tablePlace(run, bar.of, bar.query) : null);
   const last = figures.pass_rates.length - 1;
+  const isByRate = Boolean(figures.pass_rates[last]?.label.endsWith("%"));
+  const [first, final] = [figures.curve[0], figures.curve[figures.curve.length - 1]];
+  const fewer = first && final && final.tasks < first.tasks ? ` Only ${count(final.tasks)} of ${amount(first.tasks, "task")} have ${final.k} scored rollouts.` : "";
   return (
     <>
       {figures.pass_rates.length > 0 && (
-        <Figure title="Pass rate of tasks" reading="Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks." heads={["Pass rate", "Tasks", "Share"]} rows={barRows(figures.pass_rates)}>
+        <Figure title="Pass rate of tasks" reading={`Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.${isByRate ? " Not all have as many scored rollouts, or they have many: bars are rates." : ""}`} heads={["Pass rate", "Tasks", "Share"]} rows={barRows(figures.pass_rates)}>
           <ColumnChart
             bars={figures.pass_rates}
             unit="task"
-            title={figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`}
+            title={isByRate ? "pass rate up to, percent" : `rollouts solved, of ${last}`}
             label="Tasks by pass rate"
             link={link}
             tone={(_, at) => (at === 0 ? "never" : at === last ? "always" : "sometimes")}
@@ -278,7 +328,7 @@ const Charts = ({ figures, run }: { figures: Figures; run: string }) => {
       {figures.curve.length > 1 && (
         <Figure
           title={figures.binary ? "pass@k and pass^k" : "Best of k"}
-          reading="How much the best of k rollouts gains over one. Whiskers: 95 %."
+          reading={`How much the best of k rollouts gains over one. Whiskers: 95 %.${fewer}`}
           heads={["k", figures.binary ? "pass@k" : "best of k", "95 %", ...(figures.binary ? ["pass^k"] : []), "Tasks"]}
           rows={figures.curve.map((point) => [
             String(point.k),
@@ -403,7 +453,16 @@ const Groups = ({ groups, run, binary, title }: GroupsProps) => {
                 <small>{interval(group.mean_reward?.low, group.mean_reward?.high)}</small>
               </td>
               <td class="n">{rate(group.pass_at_1)}</td>
-              {mostK > 1 && <td class="n">{group.best_k === mostK ? rate(group.best) : "–"}</td>}
+              {mostK > 1 && (
+                <td class="n">
+                  {group.best_k === mostK ? rate(group.best) : "–"}
+                  {group.best_k === mostK && group.best_tasks < group.scored_tasks && (
+                    <small>
+                      over {count(group.best_tasks)} of {amount(group.scored_tasks, "task")}
+                    </small>
+                  )}
+                </td>
+              )}
               <td class="wide">
                 <ShareBar
                   parts={[group.never, group.sometimes, group.always].map((share, at) => ({

@@ -140,8 +140,14 @@ const RunRow = ({ run, path, first, hasModels, alone }: RunRowProps) => {
     <tr data-row class={run.state}>
       <th scope="row">
         <a href={runPlace(run.id)}>
-          <Theirs text={run.environment || run.name} limit={80} />
+          <Theirs text={run.name} limit={80} />
         </a>
+        {run.environment && run.environment !== run.name && (
+          <span class="quiet">
+            {" "}
+            <Theirs text={run.environment} limit={60} />
+          </span>
+        )}
         <small>
           <FilePath text={path} limit={120} />
         </small>
@@ -157,7 +163,7 @@ const RunRow = ({ run, path, first, hasModels, alone }: RunRowProps) => {
         {run.state === "running" && (
           <small>
             {run.rate !== null && `${decimal(run.rate, 1)}/s`}
-            {run.left_s !== null && `, ${duration(run.left_s)} left`}
+            {run.left_s !== null ? `, ${duration(run.left_s)} left` : run.health === "standing still" && ", standing still"}
             {run.age_s !== null && `, ${duration(run.age_s)} old`}
           </small>
         )}

@@ -5,7 +5,7 @@ import { request } from "../api";
 import { amount, count, decimal, number, percent } from "../format";
 import { useKeys, useReply } from "../hooks";
 import { Labels, Meter } from "../parts/charts";
-import { Command, Notes, Panel, Scrolling } from "../parts/common";
+import { Command, Notes, Panel, Scrolling, WithOptions } from "../parts/common";
 import { useRowKeys } from "../parts/table";
 import { runPlace, taskPlace } from "../places";
 import type { FigureBar, SelectPage as Selection } from "../replies";
@@ -26,7 +26,7 @@ export const SelectPage = ({ view, search }: { view: RunView; search: URLSearchP
   const low = Number(search.get("low") ?? LOW);
   const high = Number(search.get("high") ?? HIGH);
   const offset = Number(search.get("offset") ?? 0);
-  const reply = useReply(request("select", { run: view.id }, { low, high, offset }), { tick: view.tick });
+  const reply = useReply(request("select", { run: view.id }, { low, high, offset }), { version: view.version });
   return (
     <>
       <h1 class="small">Which tasks can teach this model now?</h1>
@@ -36,7 +36,12 @@ export const SelectPage = ({ view, search }: { view: RunView; search: URLSearchP
           <>
             <Band low={low} high={high} bars={selection.rates} />
             <Verdicts selection={selection} />
+            <p class="quiet">Borderline: the 90 % interval of the pass rate includes an edge of the band, so more rollouts may change the verdict.</p>
+            <Failures failures={selection.failures} run={view.id} />
             <Command name="The command that writes these tasks" text={selection.command} />
+            <p class="quiet">
+              <WithOptions text={visible(selection.command_note)} />
+            </p>
             <Notes texts={selection.notices} />
             <Tasks selection={selection} run={view.id} />
             {selection.total > SIZE && <PageButtons offset={selection.offset} total={selection.total} />}
@@ -118,18 +123,36 @@ const Verdicts = ({ selection }: { selection: Selection }) => (
         <dd>
           {count(verdict.count)}
           <small>{percent(selection.total ? verdict.count / selection.total : null)} of the tasks</small>
+          {verdict.borderline > 0 && <small>{count(verdict.borderline)} of them borderline</small>}
         </dd>
       </div>
     ))}
-    <div>
-      <dt>rollouts still needed</dt>
-      <dd>
-        {count(selection.more_rollouts)}
-        <small>to settle borderline tasks</small>
-      </dd>
-    </div>
+    <Needed verdicts={selection.verdicts} />
   </dl>
 );
+
+/** How many more rollouts decide the borderline tasks, in the words of the command. */
+const Needed = ({ verdicts }: { verdicts: Selection["verdicts"] }) => {
+  const sum = (of: (verdict: Selection["verdicts"][number]) => number) => verdicts.reduce((total, verdict) => total + of(verdict), 0);
+  const [borderline, onEdge] = [sum((verdict) => verdict.borderline), sum((verdict) => verdict.on_edge)];
+  return (
+    <div>
+      <dt>more rollouts</dt>
+      <dd>
+        {count(sum((verdict) => verdict.more_rollouts))}
+        <small>to decide {amount(borderline - onEdge, "borderline task")}</small>
+        {onEdge > 0 && <small>{count(onEdge)} on an edge itself</small>}
+      </dd>
+    </div>
+  );
+};
+
+const Failures = ({ failures, run }: { failures: Selection["failures"]; run: string }) =>
+  failures.length === 0 ? null : (
+    <p class="quiet">
+      Not counted, neither as solved nor as failed: <a href={`/r/${run}/failures`}>{failures.map((failure) => `${visible(failure.name)} ${count(failure.count)}`).join(", ")}</a>.
+    </p>
+  );
 
 const Tasks = ({ selection, run }: { selection: Selection; run: string }) => {
   const [all, showAll] = useState(false);
@@ -170,7 +193,10 @@ const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) =
             <th scope="row">
               <a href={taskPlace(run, task.task)}>{visible(String(task.task))}</a>
             </th>
-            <td class="nowrap">{visible(task.verdict)}</td>
+            <td class="nowrap">
+              {visible(task.verdict)}
+              {task.borderline && <small>borderline</small>}
+            </td>
             <td class="n">{percent(task.pass_rate)}</td>
             <td class="wide">
               <Meter share={task.pass_rate ?? 0} tone={task.verdict === "kept" ? "sometimes" : "plain"} />
@@ -182,7 +208,7 @@ const TaskTable = ({ tasks, run }: { tasks: Selection["tasks"]; run: string }) =
             </td>
             <td class="n">{decimal(task.learnability)}</td>
             <td class="n">{number(task.output_tokens)}</td>
-            <td class="n">{task.more_rollouts === null ? "" : count(task.more_rollouts)}</td>
+            <td class="n">{task.more_rollouts !== null ? count(task.more_rollouts) : task.borderline ? <small>on an edge itself</small> : ""}</td>
           </tr>
         ))}
       </tbody>

@@ -58,13 +58,13 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
   useEffect(() => {
     if (first && !search.has("q")) setParameters({ q: first });
   }, [first]);
-  const { id, tick } = view;
+  const { id, version } = view;
   const places = { run: id };
-  const columns = useReply(request("columns", places), { tick });
+  const columns = useReply(request("columns", places), { version });
   const page = { q: query, sort, offset, limit: SIZE, columns: chosen };
-  const table = useReply<TaskTable | RolloutTable>(of === "tasks" ? request("tasks", places, page) : request("rollouts", places, page), { tick });
-  const facets = useReply(request("facets", places, { q: query, of }), { tick });
-  const histograms = useReply(request("histograms", places, { q: query, of }), { tick });
+  const table = useReply<TaskTable | RolloutTable>(of === "tasks" ? request("tasks", places, page) : request("rollouts", places, page), { version });
+  const facets = useReply(request("facets", places, { q: query, of }), { version });
+  const histograms = useReply(request("histograms", places, { q: query, of }), { version });
   const all = columns.data?.[of] ?? [];
   const data = table.data;
   const isSearch = data !== null && "streaming" in data && data.streaming;
@@ -80,7 +80,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
           {facets.error && facets.error.status !== 400 && <ErrorBox error={facets.error} />}
         </aside>
         <div class="table-part" aria-busy={table.loading}>
-          {isOld && <QueryExamples />}
+          {isOld && <QueryExamples place={of} />}
           {data && !isOld && (
             <>
               {!isSearch && (
@@ -101,7 +101,7 @@ export const TablePage = ({ view, of, search, first }: TablePageProps) => {
                 </Table>
               )}
               {data.absent.length > 0 && <p>{data.absent.map((line) => sentence(visible(line))).join(" ")}</p>}
-              {data.matches === 0 && query && <QueryExamples />}
+              {data.matches === 0 && query && <QueryExamples place={of} />}
               {!isSearch && data.matches > SIZE && <Pages offset={data.offset} size={SIZE} matches={data.matches} total={data.total} noun={of} below />}
             </>
           )}

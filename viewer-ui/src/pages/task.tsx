@@ -15,7 +15,7 @@ import type { RunView } from "./layout";
 import { DiffView } from "./diff";
 
 export const TaskPage = ({ view, task, search }: { view: RunView; task: string; search: URLSearchParams }) => {
-  const reply = useReply(request("task", { run: view.id, task }), { tick: view.tick });
+  const reply = useReply(request("task", { run: view.id, task }), { version: view.version });
   const pair = search.get("diff");
   if (pair) return <DiffView key={pair} search={search} />;
   return (
@@ -68,7 +68,7 @@ const Group = ({ group, run, picked }: { group: TaskGroup; run: string; picked: 
       </details>
       <div class="columns">
         {group.difference && <Difference difference={group.difference} diff={diff} total={group.members.length} />}
-        {group.answers.length > 0 && <Answers group={group} run={run} />}
+        {(group.answers.length > 0 || group.expected) && <Answers group={group} run={run} />}
       </div>
       <h2 class="section">Rollouts, the highest reward first</h2>
       {group.rollouts > group.members.length && (
@@ -78,7 +78,7 @@ const Group = ({ group, run, picked }: { group: TaskGroup; run: string; picked: 
       )}
       <ol class="members">
         {group.members.map((member) => (
-          <Member key={member.row} member={member} group={group} run={run} picked={picked} tone={toneOf(member, best, worst)} />
+          <Member key={member.row} member={member} group={group} run={run} picked={picked} best={best} tone={toneOf(member, best, worst)} />
         ))}
       </ol>
     </>
@@ -107,6 +107,20 @@ const Difference = ({ difference, diff, total }: { difference: FirstDifference; 
     <h2>Where they first differ</h2>
     <p class="reading">In item {difference.item + 1} of the output:</p>
     <table>
+      <thead>
+        <tr>
+          <th scope="col">Goes on with</th>
+          <th scope="col" class="wide">
+            <span class="hidden">Share as a bar</span>
+          </th>
+          <th scope="col" class="n">
+            Rollouts
+          </th>
+          <th scope="col" class="n">
+            Mean reward
+          </th>
+        </tr>
+      </thead>
       <tbody>
         {difference.variants.map((variant) => (
           <tr key={variant.name}>
@@ -116,7 +130,8 @@ const Difference = ({ difference, diff, total }: { difference: FirstDifference; 
             <td class="wide">
               <Meter share={variant.count / total} tone="plain" />
             </td>
-            <td class="n">{amount(variant.count, "rollout")}</td>
+            <td class="n">{count(variant.count)}</td>
+            <td class="n">{decimal(variant.mean_reward)}</td>
           </tr>
         ))}
       </tbody>
@@ -134,6 +149,11 @@ const Difference = ({ difference, diff, total }: { difference: FirstDifference; 
 const Answers = ({ group, run }: { group: TaskGroup; run: string }) => (
   <section>
     <h2>Answers</h2>
+    {group.expected && (
+      <p class="reading">
+        Expected: <Theirs text={group.expected} limit={90} />
+      </p>
+    )}
     <table>
       <thead>
         <tr>
@@ -172,10 +192,11 @@ interface MemberProps {
   group: TaskGroup;
   run: string;
   picked: string | null;
+  best: GroupMember | undefined;
   tone: string;
 }
 
-const Member = ({ member, group, run, picked, tone }: MemberProps) => {
+const Member = ({ member, group, run, picked, best, tone }: MemberProps) => {
   const other = group.members.find((candidate) => String(candidate.row) === picked);
   const components = Object.entries(member.components);
   const name = member.rollout === null ? `row ${member.row}` : `rollout ${member.rollout}`;
@@ -210,6 +231,7 @@ const Member = ({ member, group, run, picked, tone }: MemberProps) => {
       ) : (
         <p class="quiet">no answer</p>
       )}
+      <div class="links">
       {picked === String(member.row) ? (
         <button type="button" aria-pressed="true" onClick={() => setParameters({ pick: null })}>
           Picked
@@ -223,6 +245,12 @@ const Member = ({ member, group, run, picked, tone }: MemberProps) => {
           Pick for diff
         </button>
       )}
+      {picked === null && best && best !== member && (
+        <a class="button" href={placeOfDiff(run, group.task, best, member)} aria-label={`Against the best: ${name}`}>
+          Against the best
+        </a>
+      )}
+      </div>
     </li>
   );
 };

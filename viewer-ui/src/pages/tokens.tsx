@@ -69,14 +69,22 @@ const Turn = ({ line, spot, opened, position }: { line: TokenTurn; spot: Spot; o
         <b>Turn {line.turn}</b> {count(line.prompt_ids)} of the prompt, {count(line.generation_ids)} generated
         {line.mean_log_prob !== null && `, mean log prob ${decimal(line.mean_log_prob)}`}
         {line.weight_version && `, weights ${visible(line.weight_version)}`}
+        {line.break_at !== null && <span class="bad"> break</span>}
         {line.continuity && <span class={line.continuity === "broken" ? "bad" : "quiet"}> continuity: {visible(line.continuity)}</span>}
       </summary>
+      {line.ids_before > 0 && <p class={line.break_at === null ? "quiet" : "bad"}>{joining(line)}</p>}
       {line.reason && <p>{visible(line.reason)}</p>}
       <Notes texts={line.findings} title="Finding." />
       {isOpen && <Range turn={line.turn} total={total} spot={spot} first={position === null ? line.prompt_ids : position} chosen={position} />}
     </details>
   );
 };
+
+/** How the prompt of a turn joins what was before it: training joins turns into one sequence. */
+const joining = ({ ids_before: before, break_at: at }: TokenTurn): string =>
+  at === null
+    ? `Continues: the prompt starts with all ${count(before)} ids of the turn before, so that both are one sequence.`
+    : `Break: the prompt does not continue the ${count(before)} ids of the turn before; position ${count(at)} differs. A new sequence begins here.`;
 
 interface RangeProps {
   turn: number;
@@ -163,7 +171,7 @@ const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chose
           >
             {text !== undefined && <bdi class="theirs">{visible(text).replaceAll("\n", "⏎")}</bdi>}
             <span>{id ?? "none"}</span>
-            <small>{value === null || value === undefined ? "" : number(Math.round(value * 100) / 100)}</small>
+            <small>{value === null || value === undefined ? "" : shortLogProb(value)}</small>
           </li>
         );
       })}
@@ -174,6 +182,9 @@ const Cells = ({ range, turn, chosen }: { range: TokenRange; turn: number; chose
     </>
   );
 };
+
+/** Two digits that count, so that a likely token is not of 0. */
+const shortLogProb = (value: number): string => (Math.abs(value) < 0.005 && value !== 0 ? value.toExponential(0) : number(Math.round(value * 100) / 100));
 
 /** What is known of one token. `at`: its place in the range. */
 const tokenText = (range: TokenRange, at: number): string => {

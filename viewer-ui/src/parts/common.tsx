@@ -1,12 +1,12 @@
 // Small parts of every page: hostile text, panels with their errors, buttons that copy, tips.
 
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ReplyError } from "../api";
 import { bytes } from "../format";
 import { type Reply, useLate } from "../hooks";
 import type { Base } from "../replies";
-import { isPlain, sentence, visible, visibleLine } from "../text";
+import { ansiSpans, isPlain, sentence, visible, visibleLine } from "../text";
 
 /** One line of text that a row holds: isolated, and marked as not ours. */
 export const Theirs = ({ text, limit = 200 }: { text: string; limit?: number }) => (
@@ -36,6 +36,21 @@ export const WithOptions = ({ text }: { text: string }) => (
         </code>
       );
     })}
+  </>
+);
+
+/** A text with the colours of a terminal as classes. */
+export const Coloured = ({ text }: { text: string }) => (
+  <>
+    {ansiSpans(text).map((span, at) =>
+      span.style ? (
+        <span key={at} class={span.style}>
+          {span.text}
+        </span>
+      ) : (
+        span.text
+      ),
+    )}
   </>
 );
 
@@ -120,7 +135,7 @@ export const Panel = <T,>({ title, id, lead, reply, class: name, children }: Pan
 export const Waiting = ({ indexed }: { indexed: Base | null }) => (
   <p class="quiet waiting" role={indexed ? "status" : undefined}>
     {indexed
-      ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.`
+      ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears by itself.`
       : "Loading…"}
   </p>
 );
@@ -215,38 +230,61 @@ export const Notes = ({ texts, title = "Note." }: { texts: readonly string[]; ti
     </ul>
   );
 
+/** So much room, in pixels, a tip above its mark needs. */
+const TIP_ROOM = 60;
+
+/** Whether a tip fits above a mark: in the window, and below the title of its figure. */
+const fitsAbove = (mark: Element, top: number): boolean => {
+  const chart = mark.closest(".figure")?.querySelector("svg");
+  return top - Math.max(0, chart?.getBoundingClientRect().top ?? 0) > TIP_ROOM;
+};
+
 /** Shows `data-tip` of what the pointer or the focus is on. */
 export const Tip = () => {
-  const [tip, setTip] = useState<{ text: string; x: number; y: number } | null>(null);
+  const [tip, setTip] = useState<{ text: string; x: number; y: number; above: boolean } | null>(null);
   useEffect(() => {
-    const over = (event: Event) => {
-      const mark = (event.target as Element | null)?.closest?.("[data-tip]");
+    // Null while the focus decides.
+    let pointer: { x: number; y: number } | null = null;
+    let mark: Element | null = null;
+    const show = (target: Element | null) => {
+      mark = target?.closest?.("[data-tip]") ?? null;
       if (!mark) {
         setTip(null);
         return;
       }
       const box = mark.getBoundingClientRect();
-      const x = event instanceof MouseEvent ? event.clientX : box.left + box.width / 2;
-      setTip({ text: mark.getAttribute("data-tip") ?? "", x, y: box.top });
+      const above = fitsAbove(mark, box.top);
+      const x = pointer ? pointer.x : box.left + box.width / 2;
+      const y = above ? box.top - 6 : pointer ? pointer.y + 24 : box.bottom + 8;
+      setTip({ text: mark.getAttribute("data-tip") ?? "", x, y, above });
     };
-    const gone = () => setTip(null);
-    const escaped = (event: KeyboardEvent) => event.key === "Escape" && setTip(null);
+    const over = (event: Event) => {
+      pointer = event instanceof MouseEvent ? { x: event.clientX, y: event.clientY } : null;
+      show(event.target as Element | null);
+    };
+    // Focus and late contents scroll a page by themselves: the tip stays with its mark.
+    const scrolled = () => mark && show(pointer ? document.elementFromPoint(pointer.x, pointer.y) : document.activeElement);
+    const escaped = (event: KeyboardEvent) => event.key === "Escape" && show(null);
     document.addEventListener("pointerover", over);
     document.addEventListener("focusin", over);
-    document.addEventListener("scroll", gone, { capture: true, passive: true });
+    document.addEventListener("scroll", scrolled, { capture: true, passive: true });
     document.addEventListener("keydown", escaped);
     return () => {
       document.removeEventListener("pointerover", over);
       document.removeEventListener("focusin", over);
-      document.removeEventListener("scroll", gone, { capture: true });
+      document.removeEventListener("scroll", scrolled, { capture: true });
       document.removeEventListener("keydown", escaped);
     };
   }, []);
+  const element = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (!tip || !element.current) return;
+    const half = element.current.offsetWidth / 2 + 8;
+    element.current.style.left = `${Math.max(half, Math.min(tip.x, innerWidth - half))}px`;
+  }, [tip]);
   if (!tip) return null;
-  const left = Math.min(Math.max(tip.x, 90), innerWidth - 90);
-  const above = tip.y > 60;
   return (
-    <div id="tip" aria-hidden="true" class={above ? "above" : "below"} style={{ left: `${left}px`, top: `${above ? tip.y - 6 : tip.y + 26}px` }}>
+    <div ref={element} id="tip" aria-hidden="true" class={tip.above ? "above" : "below"} style={{ top: `${tip.y}px` }}>
       {tip.text}
     </div>
   );

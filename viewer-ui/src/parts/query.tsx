@@ -7,14 +7,17 @@ import { useKeys } from "../hooks";
 import { askedOf, withTerm } from "../query";
 import type { Facet } from "../replies";
 import { setParameters } from "../router";
-import { sentence, visible, visibleLine } from "../text";
+import { fullSentence, visible, visibleLine } from "../text";
 
 /** Writes a query into the URL; the table starts at its beginning again. */
 export const setQuery = (query: string): void => setParameters({ q: query || null, offset: null }, { replace: false });
 
-const EXAMPLES = ['outcome:scored reward<1', 'tokens.out>2000 -"boxed"', 'pass_rate:0.1..0.9', 'text:"division by zero"'];
-
-const PLACEHOLDERS: Readonly<Record<string, string>> = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 a.family:algebra" };
+/** Queries of a table, each of fields that it has; the first stands in the empty box. */
+const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
+  rollouts: ['outcome:scored reward<1', 'tokens.out>2000 -"boxed"', 'text:"division by zero"'],
+  tasks: ["pass_rate:0.1..0.9", "solved:sometimes", "mean<0.5 sort:-std"],
+  "compared tasks": ["delta<0"],
+};
 
 export const QueryBox = ({ query, error, place }: { query: string; error: ReplyError | null; place: string }) => {
   const [text, setText] = useState(query);
@@ -41,7 +44,7 @@ export const QueryBox = ({ query, error, place }: { query: string; error: ReplyE
         type="search"
         spellcheck={false}
         autocomplete="off"
-        placeholder={PLACEHOLDERS[place] ?? EXAMPLES[0] ?? ""}
+        placeholder={EXAMPLES[place]?.[0] ?? ""}
         value={text}
         aria-invalid={Boolean(bad)}
         aria-describedby={bad ? "query-error" : undefined}
@@ -63,7 +66,7 @@ export const QueryBox = ({ query, error, place }: { query: string; error: ReplyE
             </code>
           )}
           <p>
-            {sentence(visible(bad.message ?? ""))} {visible(bad.hint ?? "")}{" "}
+            {fullSentence(visible(bad.message ?? ""))} {fullSentence(visible(bad.hint ?? ""))}{" "}
             {fix && (
               <button type="button" onClick={() => setQuery(fix)}>
                 Use {visible(bad.nearest ?? "")}
@@ -80,10 +83,10 @@ const fixed = (query: string, position: number, nearest: string): string =>
   query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
 
 /** Examples of the language, where a query matches nothing. */
-export const QueryExamples = () => (
+export const QueryExamples = ({ place }: { place: string }) => (
   <p class="quiet">
     Try{" "}
-    {EXAMPLES.map((example) => (
+    {EXAMPLES[place]?.map((example) => (
       <button key={example} type="button" class="term" onClick={() => setQuery(example)}>
         {example}
       </button>

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.analysis import RowBlock, decode_value, family_of, fingerprint, question, split_row
+from palestra.causes import FailureMeanings
 from palestra.metrics import RESPONSE, REWARD, IntArray, finite, is_finite_number
 from palestra.schema import (
     AGENT_REF,
@@ -18,11 +19,14 @@ from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    OUTSIDE_REWARD_RULES,
     RETRIABLE,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    TOOL_FAILURES,
     JsonDict,
     field_of,
+    is_retriable,
     reverify_in,
 )
 from palestra.viewer.index.heaps import HeapWriter, TextCodes
@@ -56,6 +60,7 @@ class Extraction:
         self._codes: dict[str, TextCodes] = {}
         self._family = family
         self._known_tasks: dict[int, None] = {}
+        self._meanings = FailureMeanings()
 
     # Tables
 
@@ -87,6 +92,8 @@ class Extraction:
             | {
                 "truncated": np.array(are_truncated(responses), np.bool_),
                 "empty": _true(block.field(EMPTY_ANSWER)),
+                "broken_tools": _has_items(block.field(TOOL_FAILURES)),
+                "outside_rules": _has_items(block.field(OUTSIDE_REWARD_RULES)),
                 "turns": np.array(turns, np.int32),
                 "calls": np.array(calls, np.int32),
                 "tools": self._coded("tools").codes(tools),
@@ -104,6 +111,7 @@ class Extraction:
         """Add failed attempts. `lengths`: of their lines, where these are not the rows."""
         rows = len(block)
         attempts = block.field("attempt")
+        layers, causes = zip(*map(self._layer_and_cause, block.texts), strict=True)
         hints = block.field("hint")
         self._tables["failures"].add(
             rows,
@@ -115,10 +123,14 @@ class Extraction:
                     rows,
                 ),
                 "class": self._coded("class").codes(block.field(FAILURE_CLASS)),
-                "layer": self._coded("layer").codes(block.field(FAILURE_LAYER)),
-                "cause": self._coded("cause").codes(block.field("cause")),
+                "layer": self._coded("layer").codes(layers),
+                "cause": self._coded("cause").codes(causes),
                 "terminal": _true(block.field(FAILURE_TERMINAL)),
-                "retriable": _true(block.field(RETRIABLE)),
+                "retriable": np.fromiter(
+                    map(is_retriable, block.field(RETRIABLE), block.field(FAILURE_CLASS)),
+                    np.bool_,
+                    rows,
+                ),
                 "answered": np.fromiter(
                     (value is not None for value in block.field(RESPONSE)), np.bool_, rows
                 ),
@@ -130,6 +142,14 @@ class Extraction:
         messages = block.field("message")
         self._heaps["messages"].extend(
             [text[:_MESSAGE_CHARACTERS] if isinstance(text, str) else "" for text in messages]
+        )
+
+    def _layer_and_cause(self, text: bytes) -> tuple[str, str]:
+        """Return the layer and the cause of a failed attempt, as the doctor's table has them."""
+        raw = split_row(text) or {}
+        names = (FAILURE_LAYER, "cause", "message", "hops")
+        return self._meanings.layer_and_cause(
+            {name: decode_value(raw[name]) for name in names if name in raw}
         )
 
     @property
@@ -228,6 +248,10 @@ class Extraction:
                 "fingerprint": np.frombuffer(b"".join(prints), np.uint8),
             }
             self._tables["prompts"].add(len(new_tasks), columns)
+
+
+def _has_items(values: Iterable[Any]) -> Any:
+    return np.array([isinstance(value, list) and bool(value) for value in values], np.bool_)
 
 
 def _true(values: Iterable[Any]) -> Any:

@@ -43,7 +43,7 @@ def rollout_columns(
         if field in columns:
             columns[name] = columns[field]
     for name in ("tokens.in", "tokens.out", REWARD):
-        columns.setdefault(name, NumberColumn(Gathered(np.full(len(joined), np.nan), None, np.nan)))
+        columns.setdefault(name, NumberColumn(Gathered(np.empty(0), joined.result, np.nan)))
     for name, column in fields.texts.items():
         if name not in columns:
             columns[name] = TextColumn(Gathered(views[column], joined.result, NO_TEXT), texts)
@@ -54,7 +54,9 @@ def rollout_columns(
 
 def _own_columns(joined: Join, views: Views, texts: Heap) -> dict[str, Column]:
     is_scored = _with_pointer(views["results.scored"], joined.result) == 1
-    failure = np.where(joined.result < 0, joined.failure, -1).astype(np.int32)
+    failure = joined.failure
+    if len(joined.failure_of):
+        failure = np.where(joined.result < 0, failure, np.int32(-1))
 
     def number(values: npt.NDArray[Any], *, boolean: bool = False) -> NumberColumn:
         return NumberColumn(Gathered(values, None, np.nan), whole=True, boolean=boolean)
@@ -68,14 +70,14 @@ def _own_columns(joined: Join, views: Views, texts: Heap) -> dict[str, Column]:
 
     return {
         "task": _task_column(joined),
-        "rollout": number(np.where(joined.task >= 0, joined.rollout, np.nan)),
+        "rollout": number(_rollout_indices(joined)),
         "outcome": _outcomes(joined, views, texts, is_scored),
         "agent": _first_of(joined, views, texts, "agent"),
         "family": _first_of(joined, views, texts, "family"),
         "class": of_failure("class"),
         "layer": of_failure("layer"),
         "cause": of_failure("cause"),
-        "attempts": number(joined.attempts + (joined.result >= 0)),
+        "attempts": number(_attempts(joined)),
         "turns": of_result("turns"),
         "tools": TextColumn(
             Gathered(views["results.tools"], joined.result, NO_TEXT), texts, separator=BETWEEN
@@ -93,6 +95,22 @@ def _own_columns(joined: Join, views: Views, texts: Heap) -> dict[str, Column]:
     }
 
 
+def _rollout_indices(joined: Join) -> npt.NDArray[Any]:
+    """Return the rollout index of each row; NaN without one."""
+    if joined.keyed == len(joined):
+        return joined.rollout
+    return np.where(joined.task >= 0, joined.rollout, np.nan)
+
+
+def _attempts(joined: Join) -> npt.NDArray[Any]:
+    """Return how many attempts of each rollout have a row."""
+    has_result = joined.result >= 0
+    if not len(joined.failure_of):
+        return has_result.view(np.int8)
+    failed = np.bincount(joined.failure_of, minlength=len(joined)).astype(np.int32)
+    return failed + has_result
+
+
 def _task_column(joined: Join) -> Column:
     names = joined.tasks
     if any(isinstance(task, str) for task in names.after):
@@ -108,9 +126,11 @@ def _outcomes(
     codes = np.unique(classes[classes >= 0])
     names = texts.texts(codes.tolist())
     labels = [*ENDS, *sorted(set(names) - set(ENDS))]
-    label_of = np.full(int(classes.max(initial=-1)) + 2, _NO_REWARD, np.int32)
+    # one byte a rollout, unless there are many classes
+    label_type = np.min_scalar_type(-len(labels))
+    label_of = np.full(int(classes.max(initial=-1)) + 2, _NO_REWARD, label_type)
     label_of[codes] = [labels.index(name) for name in names]
-    outcome = np.full(len(joined), _NOT_ENDED, np.int32)
+    outcome = np.full(len(joined), _NOT_ENDED, label_type)
     has_failed = joined.failure >= 0
     outcome[has_failed] = label_of[classes[joined.failure[has_failed]]]
     outcome[joined.result >= 0] = _NO_REWARD
@@ -128,6 +148,8 @@ def _first_of(joined: Join, views: Views, texts: Heap, name: str) -> TextColumn:
     ):
         values = _with_pointer(views[f"{table}.{name}"], pointers)
         np.copyto(codes, values, where=values >= 0)
+    if not (codes >= 0).any():  # a field that no row has takes no memory
+        return TextColumn(Gathered(np.empty(0, np.int32), joined.task, NO_TEXT), texts)
     return TextColumn(Gathered(codes, None, NO_TEXT), texts)
 
 

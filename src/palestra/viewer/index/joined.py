@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from palestra.metrics import BoolArray, IntArray, TaskIndex, task_order
+from palestra.metrics import BoolArray, IntArray, TaskIndex, distinct, task_order
 from palestra.viewer.index.heaps import Heap
 from palestra.viewer.index.layout import NO_TASK
 
 Views = Mapping[str, npt.NDArray[Any]]
 """The columns of an index, by name, such as `results.task`."""
+RowNumbers = npt.NDArray[np.int32]
 TABLES = ("inputs", "results", "failures")
+_SPARSE = 4
+"""With fewer keys than one in so many possible ones, keys are sorted to number them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +71,19 @@ class Join:
 
     tasks: TaskNames
     ranks: "TaskRanks"
-    task: npt.NDArray[np.int32]
+    task: RowNumbers
     """Per rollout, the position of its task in `tasks`; -1 without indices."""
-    rollout: IntArray
-    input: npt.NDArray[np.int32]
-    result: npt.NDArray[np.int32]
-    failure: npt.NDArray[np.int32]
+    rollout: npt.NDArray[np.signedinteger[Any]]
+    input: RowNumbers
+    result: RowNumbers
+    failure: RowNumbers
     """The last failed attempt."""
-    attempts: npt.NDArray[np.int32]
-    """The number of failed attempts."""
     is_duplicate: BoolArray
     """Whether several inputs, or several results, have the key. The first row counts."""
-    failure_rows: IntArray
+    failure_rows: RowNumbers
     """The rows of `failures`, grouped by rollout, in file order."""
-    failure_starts: IntArray
-    """Per rollout, where its attempts begin in `failure_rows`; and the end."""
+    failure_of: RowNumbers
+    """The rollout of each of `failure_rows`, ascending."""
 
     def __len__(self) -> int:
         return len(self.task)
@@ -91,6 +92,11 @@ class Join:
     def keyed(self) -> int:
         """The number of rollouts with indices."""
         return int(np.searchsorted(self.task < 0, True))
+
+    def attempts(self, row: int) -> RowNumbers:
+        """Return the rows of `failures` of one rollout, in file order."""
+        low, high = np.searchsorted(self.failure_of, [row, row + 1])
+        return self.failure_rows[low:high]
 
 
 def join(views: Views, texts: Heap) -> Join:
@@ -103,58 +109,82 @@ def join(views: Views, texts: Heap) -> Join:
     keys = [ranked.ranks(task) * width + rollouts.ranks(rollout) for task, rollout in columns]
     beyond = len(ranked.names) * width
     keys[1][unkeyed] = beyond + np.arange(len(unkeyed))
-    is_keyed = [keys[0] >= 0, np.ones(len(keys[1]), np.bool_), keys[2] >= 0]
-    rows = [np.flatnonzero(mask) for mask in is_keyed]
-    keys = [key[row] for key, row in zip(keys, rows, strict=True)]
-    every = np.unique(np.concatenate(keys))
-    at = [np.searchsorted(every, key) for key in keys]
-    ordered = [_file_order(views, name, row) for name, row in zip(TABLES, rows, strict=True)]
-    failures = rows[2]
+    rows = [np.flatnonzero(key >= 0).astype(np.int32) for key in keys]
+    keys = [key if len(row) == len(key) else key[row] for key, row in zip(keys, rows, strict=True)]
+    every, at = _numbered(keys, beyond + len(unkeyed))
+    del keys  # the arrays of a large run take much memory: none is kept longer than needed
+    inputs, results, failures = rows
+    count = len(every)
     attempt = views["failures.attempt"][failures]
-    by_attempt = np.lexsort((ordered[2], attempt))
-    grouped = np.lexsort((ordered[2], at[2]))
-    counts = np.bincount(at[2], minlength=len(every))
+    by_attempt = np.lexsort((*_place_keys(views, "failures", failures), attempt))
+    grouped = np.lexsort((*_place_keys(views, "failures", failures), at[2]))
     has_key = every < beyond
-    task = np.where(has_key, every // width, -1).astype(np.int32)
     return Join(
         tasks=ranked.names,
         ranks=ranked,
-        task=task,
-        rollout=np.where(has_key, rollouts.values(every % width), 0),
-        input=_first(len(every), at[0], rows[0], ordered[0]),
-        result=_first(len(every), at[1], rows[1], ordered[1]),
-        failure=_last(len(every), at[2][by_attempt], failures[by_attempt]),
-        attempts=counts.astype(np.int32),
-        is_duplicate=(np.bincount(at[0], minlength=len(every)) > 1)
-        | (np.bincount(at[1], minlength=len(every)) > 1),
+        task=np.where(has_key, every // width, -1).astype(np.int32),
+        rollout=_narrow(np.where(has_key, rollouts.values(every % width), 0)),
+        input=_first(count, at[0], inputs, _place_keys(views, "inputs", inputs)),
+        result=_first(count, at[1], results, _place_keys(views, "results", results)),
+        failure=_last(count, at[2][by_attempt], failures[by_attempt]),
+        is_duplicate=_repeated(count, at[0]) | _repeated(count, at[1]),
         failure_rows=failures[grouped],
-        failure_starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        failure_of=at[2][grouped],
     )
 
 
-def _file_order(views: Views, name: str, rows: IntArray) -> IntArray:
-    """Return the position of each row among all rows, by file and offset."""
-    file, offset = views[f"{name}.file"][rows], views[f"{name}.offset"][rows]
+def _numbered(keys: Sequence[IntArray], limit: int) -> tuple[IntArray, list[RowNumbers]]:
+    """Return all keys once, ascending, and for each table the positions of its keys among them.
+    `limit`: every key is below it.
+    """
+    if limit <= _SPARSE * sum(map(len, keys)):  # most keys that can be are there: nothing to sort
+        is_present = np.zeros(limit, np.bool_)
+        for key in keys:
+            is_present[key] = True
+        positions = np.cumsum(is_present, dtype=np.int32) - np.int32(1)
+        return np.flatnonzero(is_present), [positions[key] for key in keys]
+    every = distinct(np.concatenate(keys))
+    return every, [np.searchsorted(every, key).astype(np.int32) for key in keys]
+
+
+def _place_keys(views: Views, name: str, rows: RowNumbers) -> tuple[npt.NDArray[Any], ...]:
+    """Return what rows are sorted by to be in file order: nothing where they are already, because
+    one file is read in order.
+    """
+    file = views[f"{name}.file"][rows]
     if not len(rows) or file.min() == file.max():
-        return np.arange(len(rows))  # one file is read in order
-    order = np.empty(len(rows), np.int64)
-    order[np.lexsort((offset, file))] = np.arange(len(rows))
-    return order
+        return ()
+    return views[f"{name}.offset"][rows], file
 
 
-def _first(count: int, at: IntArray, rows: IntArray, order: IntArray) -> npt.NDArray[np.int32]:
-    by_order = np.argsort(order, kind="stable")[::-1] if _is_mixed(order) else slice(None, None, -1)
-    return _last(count, at[by_order], rows[by_order])
+def _first(
+    count: int, at: RowNumbers, rows: RowNumbers, place_keys: tuple[npt.NDArray[Any], ...]
+) -> RowNumbers:
+    """Return for each of `count` rollouts its first row in file order; -1 without one."""
+    if place_keys:
+        in_order = np.lexsort(place_keys)
+        at, rows = at[in_order], rows[in_order]
+    return _last(count, at[::-1], rows[::-1])
 
 
-def _is_mixed(order: IntArray) -> bool:
-    return bool(len(order)) and not bool((np.diff(order) > 0).all())
-
-
-def _last(count: int, at: IntArray, rows: IntArray) -> npt.NDArray[np.int32]:
+def _last(count: int, at: RowNumbers, rows: RowNumbers) -> RowNumbers:
     pointers = np.full(count, -1, np.int32)
     pointers[at] = rows
     return pointers
+
+
+def _narrow(values: IntArray) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return integers in half the memory, where they fit."""
+    fits = not len(values) or max(abs(int(values.min())), int(values.max())) < 2**31
+    return values.astype(np.int32) if fits else values
+
+
+def _repeated(count: int, at: RowNumbers) -> BoolArray:
+    """Return for each of `count` rollouts whether `at` has it more than once."""
+    is_repeated = np.zeros(count, np.bool_)
+    ordered = at if bool((at[1:] >= at[:-1]).all()) else np.sort(at)
+    is_repeated[ordered[1:][ordered[1:] == ordered[:-1]]] = True
+    return is_repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +197,7 @@ class TaskRanks:
 
     @classmethod
     def of(cls, columns: Sequence[IntArray], texts: Heap) -> "TaskRanks":
-        stored = np.unique(np.concatenate([np.unique(column) for column in columns]))
+        stored = distinct(np.concatenate([distinct(column) for column in columns]))
         stored = stored[stored != NO_TASK]
         special = stored[stored < NO_TASK]
         plain = stored[len(special) :]
@@ -186,16 +216,20 @@ class TaskRanks:
         """Return the rank of each task; a very negative number for NO_TASK."""
         if not len(self.stored):
             return np.full(len(column), -(2**40))
+        if self.stored[0] == 0 and self.stored[-1] == len(self.stored) - 1:  # 0, 1, 2, ...
+            return np.where(column == NO_TASK, -(2**40), column)
         at = np.minimum(np.searchsorted(self.stored, column), len(self.stored) - 1)
         return np.where(column == NO_TASK, -(2**40), self.rank[at])
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRanks:
-    """Rollout indices as small numbers. `distinct`: None when they are small already."""
+    """Rollout indices as small numbers. `indices`: those that occur; None when they are small
+    already.
+    """
 
     width: int
-    distinct: IntArray | None
+    indices: IntArray | None
 
     @classmethod
     def of(cls, columns: Sequence[IntArray]) -> "RolloutRanks":
@@ -206,11 +240,11 @@ class RolloutRanks:
         high = max(int(column.max()) for column in present)
         if low >= 0 and high < 2**20:
             return cls(high + 1, None)
-        distinct = np.unique(np.concatenate(present))
-        return cls(len(distinct), distinct)
+        indices = distinct(np.concatenate(present))
+        return cls(len(indices), indices)
 
     def ranks(self, column: IntArray) -> IntArray:
-        return column if self.distinct is None else np.searchsorted(self.distinct, column)
+        return column if self.indices is None else np.searchsorted(self.indices, column)
 
     def values(self, ranks: IntArray) -> IntArray:
-        return ranks if self.distinct is None else self.distinct[ranks]
+        return ranks if self.indices is None else self.indices[ranks]

@@ -35,6 +35,8 @@ _TYPES: Final[Mapping[str, Mapping[str, npt.DTypeLike]]] = {
         **_OF_EVERY_ROW,
         "truncated": np.bool_,
         "empty": np.bool_,
+        "broken_tools": np.bool_,
+        "outside_rules": np.bool_,
         "turns": np.int32,
         "calls": np.int32,
         "tools": np.int32,

@@ -323,5 +323,10 @@ def _escape_length(body: memoryview, start: int) -> int:
     escape = bytes(body[start : start + _LONGEST_ESCAPE])
     if escape[1:2] != b"u":
         return 2
-    is_high = escape[2:4].lower() in {b"d8", b"d9", b"da", b"db"}
-    return _LONGEST_ESCAPE if is_high and escape[6:8] == b"\\u" else _LONGEST_ESCAPE // 2
+    # two halves that are apart are two characters: a run of high ones has an edge after each
+    is_pair = (
+        escape[2:4].lower() in {b"d8", b"d9", b"da", b"db"}
+        and escape[6:8] == b"\\u"
+        and escape[8:10].lower() in {b"dc", b"dd", b"de", b"df"}
+    )
+    return _LONGEST_ESCAPE if is_pair else _LONGEST_ESCAPE // 2

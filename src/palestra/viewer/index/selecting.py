@@ -92,9 +92,10 @@ class Selecting:
             return _among(codes, names.search(part))
         if isinstance(leaf, BetweenTerm) or leaf.operator not in {"=", "!="}:
             return np.zeros(len(codes), np.bool_)
-        hits = names.search(leaf.text, exact=not separator, separator=separator)
-        yes = _among(codes, hits)
-        return yes if leaf.operator == "=" else ~yes
+        yes = np.zeros(len(codes), np.bool_)
+        for text in leaf.equal_texts:
+            yes |= _among(codes, names.search(text, exact=not separator, separator=separator))
+        return yes if (leaf.operator == "=") != leaf.is_failed else ~yes
 
 
 def _of_numbers(leaf: ComparedTerm | BetweenTerm | ContainsTerm, values: IntArray) -> BoolArray:

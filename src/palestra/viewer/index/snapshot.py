@@ -112,9 +112,8 @@ class IndexSnapshot:
 
     def attempts(self, row: int) -> Sequence[IndexedPlace]:
         """Return the places of the failed attempts of a rollout, in file order."""
-        starts = self._join.failure_starts
-        rows = self._join.failure_rows[int(starts[row]) : int(starts[row + 1])]
-        return [self._row_place(RunPart.FAILURE, pointer) for pointer in rows.tolist()]
+        rows = self._join.attempts(row).tolist()
+        return [self._row_place(RunPart.FAILURE, pointer) for pointer in rows]
 
     def by_place(self, rows: IntArray) -> Iterator[tuple[RunPart, IntArray, IntArray, IntArray]]:
         """Yield rollouts in the order of their rows in the files, with offsets and lengths: for each

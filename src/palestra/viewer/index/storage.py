@@ -23,6 +23,9 @@ from palestra.system import move
 COMMIT: Final = "commit.json"
 MEMORY_BYTES: Final = 256 << 20
 """The largest index that is kept in memory."""
+SMALL_BYTES: Final = 1 << 16
+"""A column of at most this size is read instead of mapped. A mapping keeps a file open as long as it
+lasts, and there are dozens of columns for every run that was visited."""
 _CHECKED_AT_ONCE: Final = 1 << 22
 
 
@@ -88,12 +91,16 @@ class StoredColumns:
         state.crc = zlib.crc32(raw, state.crc)
 
     def view(self, name: str, dtype: npt.DTypeLike, size: int | None = None) -> npt.NDArray[Any]:
-        """Map a column. `size`: how many bytes of it; by default all that was appended."""
+        """Map a column, or read it where it is small. `size`: how many bytes of it; by default all
+        that was appended.
+        """
         known_size = self.states[name].size if name in self.states else 0
         size = known_size if size is None else size
         if not size:
             return np.empty(0, dtype)
         with self._reading(name) as descriptor:
+            if size <= SMALL_BYTES:
+                return np.frombuffer(os.pread(descriptor, size, 0), dtype)
             mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         return np.frombuffer(mapped, dtype)
 

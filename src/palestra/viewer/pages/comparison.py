@@ -27,6 +27,7 @@ from palestra.metrics import TaskIndex
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import FieldKind, IndexSnapshot
 from palestra.viewer.pages.runs import interval, line_of
+from palestra.viewer.pages.tables import by_reward
 from palestra.viewer.replies.base import Count
 from palestra.viewer.replies.comparison import (
     ComparedTask,
@@ -37,7 +38,7 @@ from palestra.viewer.replies.comparison import (
 )
 from palestra.viewer.replies.tables import PAGE_ROWS
 from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
-from palestra.viewer.requests import PageRequest
+from palestra.viewer.requests import PageRequest, StillIndexing
 
 PROMPT_CHARACTERS: Final = 200
 _OF_BOTH: Final = ("task", "a", "b", "delta")
@@ -50,13 +51,17 @@ class _Side:
     snapshot: IndexSnapshot
 
     def compared(self, name: str) -> ComparedRun:
-        return side_of(self.run.overview().frame, self.run.place.argument, name=name)
+        return side_of(self.run.overview().frame(), self.run.place.argument, name=name)
 
 
 def _sides(request: PageRequest) -> tuple[_Side, _Side]:
+    """Return both runs. Raises StillIndexing: one is not read to its end, so its tasks are unknown."""
     runs = [request.viewer.catalog.run(request.parts[name]) for name in ("a", "b")]
     if runs[0] is runs[1]:
         raise ConfigError("a run cannot be compared with itself")
+    for run in runs:
+        if run.is_behind:
+            raise StillIndexing(f"{run.place.name} is not read to its end", run)
     a, b = (_Side(run, run.overview().snapshot) for run in runs)
     return a, b
 
@@ -169,6 +174,7 @@ def tasks(request: PageRequest) -> CompareTasks:
     sort = request.text("sort") or query.sort or "delta"
     values = _Values(a.snapshot, b.snapshot)
     query.check_fields(values.names)
+    query.check_ranges(values.numbers)
     matching = [pair for pair in pairs if matches_query(query, partial(values.value, pair))]
     matching = values.sorted(matching, sort)
     start = request.integer("offset")
@@ -210,6 +216,15 @@ class _Values:
                 if name != "task" and field.kind is not FieldKind.LONG
             ),
         ]
+
+    @property
+    def numbers(self) -> Sequence[str]:
+        """The names of the fields that are numbers."""
+        columns = zip("ab", self._tables, strict=True)
+        fields = ((f"{side}.{n}", f) for side, table in columns for n, f in table.fields.items())
+        numbers = [name for name, field in fields if field.kind is FieldKind.NUMBER]
+        is_number = self._tables[0].fields["task"].kind is FieldKind.NUMBER
+        return [*numbers, *(name for name in _OF_BOTH if is_number or name != "task")]
 
     def value(self, pair: _TaskPair, name: str) -> Sequence[Any]:
         """Return the values of a field; none where the pair lacks it."""
@@ -255,12 +270,11 @@ def _task(pair: _TaskPair, a: IndexSnapshot, b: IndexSnapshot) -> ComparedTask:
 
 
 def _rewards(snapshot: IndexSnapshot, task_row: int) -> tuple[list[float], list[int]]:
-    rows = snapshot.rollouts_of(task_row)
+    rows = by_reward(snapshot, snapshot.rollouts_of(task_row))
     rewards = snapshot.rollouts.numbers("reward")[rows]
     indices = snapshot.rollouts.numbers("rollout")[rows]
-    scored = np.flatnonzero(~np.isnan(rewards))
-    order = scored[np.argsort(-rewards[scored], kind="stable")][:GROUP_ROLLOUTS]
-    return rewards[order].tolist(), indices[order].astype(int).tolist()
+    scored = np.flatnonzero(~np.isnan(rewards))[:GROUP_ROLLOUTS]
+    return rewards[scored].tolist(), indices[scored].astype(int).tolist()
 
 
 def _number(value: float) -> float | None:

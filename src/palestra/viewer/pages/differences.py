@@ -11,6 +11,7 @@ from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import ConversationItem, Transcript
 from palestra.viewer.index import IndexSnapshot
 from palestra.viewer.pages.rollout import head_of, outline_item
+from palestra.viewer.pages.tasks import expected_of
 from palestra.viewer.pages.tokens import first_token_difference
 from palestra.viewer.replies.differences import Diff, DiffItem, DiffPiece
 from palestra.viewer.requests import NO_INDEX, NoSuchRow, PageRequest, row_of
@@ -20,7 +21,7 @@ MOST_WORD_PAIRS: Final = 2_000_000
 MOST_LINE_PAIRS: Final = 4_000_000
 MOST_ITEMS: Final = 4_000
 ITEMS_AT_ONCE: Final = 100
-_WORDS: Final = re.compile(r"\s+|\w+|[^\w\s]")
+_WORDS: Final = re.compile(r"\x1b\[[0-9;]*m|\s+|\w+|[^\w\s]")
 
 
 def diff(request: PageRequest) -> Diff:
@@ -37,6 +38,8 @@ def diff(request: PageRequest) -> Diff:
     return Diff(
         a=head_of(*sides[0]),
         b=head_of(*sides[1]),
+        runs=[] if sides[0][0] is sides[1][0] else [run.place.name for run, _, _ in sides],
+        expected=list(dict.fromkeys(filter(None, map(expected_of, (a, b))))),
         items=items,
         start=start,
         total=len(pairs),

@@ -3,23 +3,25 @@ conversation.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from palestra.errors import InputDataError
-from palestra.metrics import COMPONENTS
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
     JUDGE_EVALUATIONS,
+    REWARD_COMPONENTS,
     ROLLOUT_INDEX,
     TASK_INDEX,
     finite_reward,
 )
-from palestra.viewer.conversation import Transcript, utf16
+from palestra.viewer.conversation import ConversationItem, Transcript, utf16
 from palestra.viewer.index import RunPart, whole_text
+from palestra.viewer.pages.flights import why_unscored
 from palestra.viewer.pages.runs import text_of
 from palestra.viewer.replies.base import NamedText
 from palestra.viewer.replies.evidence import (
@@ -33,11 +35,13 @@ from palestra.viewer.requests import PageRequest, find_row
 
 EVIDENCE: Final = "reward_evidence"
 _NO_FIELDS: Final = frozenset(
-    {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, COMPONENTS, "reward", "response", AGENT_REF}
+    {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, REWARD_COMPONENTS, "reward", "response", AGENT_REF}
     | {EVIDENCE, JUDGE_EVALUATIONS}
 )
-_LONG: Final = frozenset({CREATE_PARAMS, "response"})
+LONG_FIELDS: Final = frozenset({CREATE_PARAMS, "response"})
 SHORTEST_MARK: Final = 3
+"""A shorter text is looked for only as a whole word, of a field whose name ends with `answer`, and
+marked where it stands last: anywhere else it means nothing."""
 LONGEST_MARK: Final = 1_000
 MOST_MARKS: Final = 200
 MOST_SEARCHED_BYTES: Final = 1 << 21
@@ -60,14 +64,14 @@ def reward(request: PageRequest) -> RewardPanel:
             fields=[],
             evaluations=[],
             notes=[],
-            absent="The rollout has no reward: it failed, or has not ended.",
+            absent=f"The rollout has no reward: {why_unscored(request, snapshot, row)}.",
         )
     talk = run.conversations.of(snapshot, row)
-    fields = talk.small_fields(_LONG)
+    fields = talk.small_fields(LONG_FIELDS)
     evidence, notes = _evidence(fields.get(EVIDENCE), talk)
     return RewardPanel(
         reward=finite_reward(fields.get("reward")),
-        components=list(_components(fields.get(COMPONENTS), evidence)),
+        components=list(_components(fields.get(REWARD_COMPONENTS), evidence)),
         fields=[
             NamedText(name=name, value=text_of(value))
             for name, value in fields.items()
@@ -169,7 +173,7 @@ def marks_by_item(talk: Transcript) -> dict[int, list[Mark]]:
     if talk.source != "scored":
         return {}
     try:
-        fields = talk.small_fields(_LONG)
+        fields = talk.small_fields(LONG_FIELDS)
         evidence, _ = _evidence(fields.get(EVIDENCE), talk)
     except InputDataError:
         return {}
@@ -189,20 +193,46 @@ def _add_quoted(marks: dict[int, list[Mark]], fields: Mapping[str, Any], talk: T
         if name not in _NO_FIELDS and isinstance(value, str)
         if SHORTEST_MARK <= len(value.strip()) <= LONGEST_MARK
     }
+    short_answers = _short_answers(fields)
     room, marks_left = MOST_SEARCHED_BYTES, MOST_MARKS
     outputs = []
     last_items = [i for i in talk.items if i.section == "output"][-MOST_SEARCHED_ITEMS:]
-    chosen = last_items[::-1] if quotable else []
+    chosen = last_items[::-1] if quotable or short_answers else []
     for item in chosen:
         room -= item.size
         if room < 0:
             break
         outputs.append(item)
+
+    def add(item: ConversationItem, name: str, text: str, at: int, value: str) -> None:
+        start = utf16(text[:at])
+        mark = Mark(start=start, end=start + utf16(value), kind="found here", field=name)
+        marks.setdefault(item.position, []).append(mark)
+
     for item, text in talk.texts(outputs):
         for name, value in quotable.items():
             at = text.find(value)
             if at >= 0 and marks_left > 0:
                 marks_left -= 1
-                start = utf16(text[:at])
-                mark = Mark(start=start, end=start + utf16(value), kind="found here", field=name)
-                marks.setdefault(item.position, []).append(mark)
+                add(item, name, text, at, value)
+        for name, value in list(short_answers.items()):
+            at = _last_word(text, value)
+            if at >= 0:
+                del short_answers[name]
+                add(item, name, text, at, value)
+
+
+def _short_answers(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answers among the fields that are too short to be looked for as they are."""
+    answers = {
+        name: str(value).strip()
+        for name, value in fields.items()
+        if name.endswith("answer") and type(value) in {str, int, float}
+    }
+    return {name: text for name, text in answers.items() if 0 < len(text) < SHORTEST_MARK}
+
+
+def _last_word(text: str, word: str) -> int:
+    """Return where a word stands last in a text, not inside another word or number; else -1."""
+    pattern = rf"(?<![\w.-]){re.escape(word)}(?!\w|[.,]\d)"
+    return max((match.start() for match in re.finditer(pattern, text)), default=-1)

@@ -9,13 +9,14 @@ import msgspec
 
 from palestra.analysis import split_row
 from palestra.api import diagnose
+from palestra.causes import FailureMeanings, Signature
 from palestra.doctor import Diagnosis
 from palestra.errors import PalestraError
 from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, RunPaths, open_packed, with_compressed
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import decoded
 from palestra.viewer.index import IndexSnapshot, RunPart, read_row
-from palestra.viewer.pages.stored import meaning_of
+from palestra.viewer.pages.meanings import cause_and_action
 from palestra.viewer.pages.terms import term
 from palestra.viewer.reads import ReadStop
 from palestra.viewer.replies.base import NamedText
@@ -41,6 +42,8 @@ class _FailureLine(msgspec.Struct):
     attempt: Any = 1
     task: Any = msgspec.field(default=None, name="_ng_task_index")
     rollout: Any = msgspec.field(default=None, name="_ng_rollout_index")
+    hint: Any = ""
+    hops: Any = None
     response: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -51,6 +54,10 @@ _FIELDS: Final = msgspec.structs.fields(_FailureLine)
 @dataclass(frozen=True, slots=True)
 class _FailedAttempt:
     path: tuple[str, str, str, str]
+    """Class, layer, cause and message; layer and cause are those of the doctor's table where it
+    knows the failure, as in the index."""
+    signature: Signature | None
+    hint: str
     attempt: int
     task: Any
     rollout: Any
@@ -75,10 +82,11 @@ def failures(request: PageRequest) -> FailureTree:
 
 
 def _attempts(opened: OpenRun, snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[_FailedAttempt]:
+    meanings = FailureMeanings()
     for line in _lines(opened.place.outputs, snapshot, stop):
         fields = _failure_line(line)
         if fields is not None:  # the run page lists lines that cannot be read
-            yield _failed_attempt(fields, snapshot)
+            yield _failed_attempt(fields, snapshot, meanings)
 
 
 def _lines(outputs: Sequence[Path], snapshot: IndexSnapshot, stop: ReadStop) -> Iterator[bytes]:
@@ -119,14 +127,21 @@ def _failure_line(line: bytes) -> _FailureLine | None:
     return _FailureLine(**values, response=msgspec.Raw(b"null") if response is None else response)
 
 
-def _failed_attempt(fields: _FailureLine, snapshot: IndexSnapshot) -> _FailedAttempt:
+def _failed_attempt(
+    fields: _FailureLine, snapshot: IndexSnapshot, meanings: FailureMeanings
+) -> _FailedAttempt:
     task, rollout = fields.task, fields.rollout
     has_key = isinstance(task, int | str) and isinstance(rollout, int)
     row = snapshot.find(task, rollout) if has_key else None
     names = (fields.failure_class, fields.layer, fields.cause, fields.message)
-    labels = [str(name or "") for name in names]
+    kind, layer, cause, message = (str(name or "") for name in names)
+    signature = meanings.of(cause, fields.hops, message)
+    if signature is not None:
+        layer, cause = signature.layer.value, signature.cause
     return _FailedAttempt(
-        (labels[0], labels[1], labels[2], labels[3][:MESSAGE_CHARACTERS]),
+        (kind, layer, cause, message[:MESSAGE_CHARACTERS]),
+        signature,
+        fields.hint if isinstance(fields.hint, str) else "",
         fields.attempt if isinstance(fields.attempt, int) else 1,
         task if isinstance(task, int | str) else None,
         rollout if isinstance(rollout, int) else None,
@@ -153,9 +168,8 @@ def _node(
     stop.check()
     level = _LEVELS[depth]
     is_leaf = level == "message"
-    own_term = term(level, name) if name and not is_leaf else ""
-    narrowed = " ".join(filter(None, [query, own_term]))
-    cause, action = meaning_of(attempts[0].path[2], attempts[0].path[3]) if depth > 1 else ("", "")
+    narrowed = query if is_leaf else f"{query} {term(level, name) if name else ''}".strip()
+    cause, action = _meaning(attempts) if depth > 1 else ("", "")
     nodes = [] if is_leaf else _nodes(attempts, depth + 1, narrowed, stop)
     return FailureNode(
         level=level,
@@ -170,6 +184,12 @@ def _node(
         nodes=nodes,
         others=0 if is_leaf else len(attempts) - sum(node.attempts for node in nodes),
     )
+
+
+def _meaning(attempts: Sequence[_FailedAttempt]) -> tuple[str, str]:
+    """Return the likely cause and the next action, where all attempts have the same."""
+    hints = {attempt.hint for attempt in attempts}
+    return cause_and_action(attempts[0].signature, hints.pop() if len(hints) == 1 else "")
 
 
 def _rollouts(attempts: Iterable[_FailedAttempt]) -> int:

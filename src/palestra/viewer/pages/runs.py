@@ -7,9 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import palestra
-from palestra.analysis import Bar, Estimate, GroupSummary, ReportValues, Spread, run_head
-from palestra.api import RunEntry, RunState
+from palestra.analysis import (
+    Bar,
+    Estimate,
+    GroupSummary,
+    ReportValues,
+    Spread,
+    run_head,
+)
 from palestra.errors import PalestraError
+from palestra.records import RunEntry, RunState
 from palestra.rollouts import read_if_valid
 from palestra.schema import JsonDict, RunPaths
 from palestra.viewer.catalog import RENEW_LIVE_S, Catalog, LiveReport, OpenRun, Overview
@@ -41,8 +48,13 @@ from palestra.viewer.requests import PageRequest, Viewer
 
 OLDEST: Final = 20
 MOST_PROBLEMS: Final = 100
+NO_TRACE: Final = "no trace"
 STALE_S: Final = 3.0
 """Live numbers older than this are shown with their age."""
+STANDING_STILL: Final = (
+    "Look whether what they wait for still answers: its log and its load. A rollout that hangs ends at "
+    "its --rollout-timeout, and the failures then say what it waited for."
+)
 
 
 def session(request: PageRequest) -> ViewerSession:
@@ -129,6 +141,9 @@ def _pace(live: LiveReport | None) -> dict[str, Any]:
     return {
         "rate": report.get("rate"),
         "left_s": report.get("left_s"),
+        "health": report.get("health", ""),
+        "health_text": report.get("health_text", ""),
+        "health_advice": STANDING_STILL if report.get("health") == "standing still" else "",
         "in_flight": len(report["in_flight"]),
         "age_s": live.age_s if live.age_s > STALE_S else None,
     }
@@ -142,6 +157,7 @@ def base_of(run: OpenRun) -> Base:
         indexed_bytes=progress.bytes_indexed,
         total_bytes=progress.bytes_total,
         complete=run.is_complete,
+        version=run.snapshot.version,
     )
 
 
@@ -158,10 +174,10 @@ def run(request: PageRequest) -> RunPage:
         "started": head.date,
     }
     folders = {path.parent for path in opened.place.outputs}
-    line = line_of(viewer.catalog, opened)
+    line, no_field = line_of(viewer.catalog, opened), opened.group_error
     return RunPage(
         run=line,
-        title=head.title or opened.place.name,
+        title=opened.title,
         settings=named_texts(settings),
         command=head.command,
         files=[str(path) for path in opened.place.outputs],
@@ -172,19 +188,9 @@ def run(request: PageRequest) -> RunPage:
             if run_place.folder in folders
         ],
         problems=bad_lines(opened, MOST_PROBLEMS),
-        marks=[*filter(None, [opened.problem, _absent_shards(opened, line)]), *opened.notices],
+        marks=[*filter(None, [opened.problem]), *opened.notices],
+        group_problem="" if no_field is None else f"{no_field.message}; {no_field.hint}",
         query=viewer.query,
-    )
-
-
-def _absent_shards(opened: OpenRun, line: RunLine) -> str:
-    """Return how many requested rollouts have no row yet: shards that never started write none."""
-    rows = len(opened.snapshot.rollouts)
-    if not opened.is_complete or line.requested <= rows:
-        return ""
-    return (
-        f"{line.requested - rows:,} of the {line.requested:,} requested rollouts belong to shards "
-        "that wrote nothing; the coverage below does not count them"
     )
 
 
@@ -242,6 +248,7 @@ def figures(request: PageRequest) -> RunFigures:
 def _figures(overview: Overview) -> Figures:
     values = overview.values
     total = overview.summary.total
+    absent = total.requested - len(overview.snapshot.rollouts)
     grouped_by = "family" if overview.summary.by_family else "agent"
     return Figures(
         binary=values.binary,
@@ -265,7 +272,8 @@ def _figures(overview: Overview) -> Figures:
                 count=e.count,
                 share=e.count / total.requested if total.requested else 0.0,
                 meaning=e.meaning,
-                query=_ending_query(e.name),
+                # requests of shards that left no files are in no row
+                query=_ending_query(e.name) if e.name != NO_TRACE or e.count > absent else "",
             )
             for e in values.endings
         ],
@@ -298,7 +306,7 @@ def _ending_query(name: str) -> str:
     queries = {
         "truncated": "truncated:true",
         "empty answers": "empty:true",
-        "no trace": term("outcome", "not ended"),
+        NO_TRACE: term("outcome", "not ended"),
     }
     return queries.get(name) or term("outcome", name)
 
@@ -315,6 +323,8 @@ def _group(group: GroupSummary, field: str) -> GroupFigures:
         pass_at_1=scores.pass_at[0].value if scores else None,
         best_k=best.k if best else 1,
         best=best.value if best else None,
+        best_tasks=best.tasks if best else 0,
+        scored_tasks=scores.tasks if scores else 0,
         never=scores.never_solved if scores else None,
         sometimes=scores.sometimes_solved if scores else None,
         always=scores.always_solved if scores else None,

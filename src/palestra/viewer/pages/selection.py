@@ -1,12 +1,12 @@
 """Which tasks can teach: what `palestra select` chooses."""
 
 import shlex
+from pathlib import Path
 from typing import Final
 
 from palestra.analysis import (
     JudgedTask,
     RateBand,
-    Selection,
     SelectionCriteria,
     TaskVerdict,
     selection_of,
@@ -15,8 +15,8 @@ from palestra.errors import ConfigError
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bars
 from palestra.viewer.replies.base import Count
-from palestra.viewer.replies.selection import SelectedTask, SelectPage
-from palestra.viewer.requests import PageRequest
+from palestra.viewer.replies.selection import SelectedTask, SelectPage, VerdictCount
+from palestra.viewer.requests import PageRequest, StillIndexing
 
 USUAL_BAND: Final = RateBand(0.1, 0.9)
 TASKS_AT_ONCE: Final = 500
@@ -26,21 +26,32 @@ def select(request: PageRequest) -> SelectPage:
     """Answer the verdict on each task, and the finished command."""
     opened = request.run
     criteria = _criteria(request)
+    if opened.is_behind and not len(opened.snapshot.rollouts):
+        raise StillIndexing("no row of the run is read", opened)
     overview = opened.overview()
-    selection = selection_of(overview.frame, criteria)
+    selection = selection_of(overview.frame(), criteria)
     start = request.integer("offset")
     kept_first = sorted(selection.tasks, key=lambda task: task.verdict is not TaskVerdict.KEPT)
     return SelectPage(
         verdicts=[
-            Count(name=verdict.value, count=len(selection.of(verdict))) for verdict in TaskVerdict
+            VerdictCount(
+                name=verdict.value,
+                count=len(selection.of(verdict)),
+                borderline=borderline.count,
+                more_rollouts=borderline.more_rollouts,
+                on_edge=borderline.on_edge,
+            )
+            for verdict in TaskVerdict
+            for borderline in [selection.borderline(verdict)]
         ],
+        failures=[Count(name=n, count=c) for n, c in sorted(selection.failures.items())],
         rates=bars(overview.values.pass_rates, "pass_rate", of="tasks"),
         tasks=[_task(task) for task in kept_first[start : start + TASKS_AT_ONCE]],
         offset=start,
         total=len(selection.tasks),
-        more_rollouts=_more_rollouts(selection),
         notices=list(selection.notices),
         command=command_of(opened, criteria),
+        command_note=_note_of(selected_path(opened)),
     )
 
 
@@ -65,14 +76,11 @@ def _criteria(request: PageRequest) -> SelectionCriteria:
     )
 
 
-def _more_rollouts(selection: Selection) -> int:
-    return sum(task.more_rollouts or 0 for task in selection.tasks if task.borderline)
-
-
 def _task(task: JudgedTask) -> SelectedTask:
     return SelectedTask(
         task=task.task,
         verdict=task.verdict.value,
+        borderline=task.borderline,
         scored=task.scored,
         requested=task.requested,
         pass_rate=task.pass_rate,
@@ -84,9 +92,22 @@ def _task(task: JudgedTask) -> SelectedTask:
     )
 
 
+def selected_path(opened: OpenRun) -> Path:
+    """Return where the command writes the kept tasks."""
+    output = opened.place.path
+    return output.with_name(f"{output.stem}_selected.jsonl")
+
+
+def _note_of(path: Path) -> str:
+    if path.exists():
+        return (
+            f"{path.name} exists already: add --overwrite to replace it, or choose another --out."
+        )
+    return "Run a second time it needs --overwrite, which replaces the first file."
+
+
 def command_of(opened: OpenRun, criteria: SelectionCriteria) -> str:
     """Return the command that exports the kept tasks."""
-    output = opened.place.path
     words = ["palestra", "select", opened.place.argument]
     if criteria.band is not None:
         words += ["--band", f"{criteria.band.low:g}..{criteria.band.high:g}"]
@@ -101,5 +122,5 @@ def command_of(opened: OpenRun, criteria: SelectionCriteria) -> str:
             words += [name, f"{value:g}"]
     words += ["--learnability"] if criteria.by_learnability else []
     words += ["--decided-only"] if criteria.decided_only else []
-    words += ["--out", str(output.with_name(f"{output.stem}_selected.jsonl"))]
+    words += ["--out", str(selected_path(opened))]
     return shlex.join(words)

@@ -8,10 +8,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from msgspec import structs
 
-from palestra.api import FailedAttempt, attempt_of
-from palestra.doctor import SignatureTable
+from palestra.causes import FailureMeanings
 from palestra.errors import InputDataError
+from palestra.records import FailedAttempt, attempt_of
 from palestra.schema import (
     CREATE_PARAMS,
     ROLLOUT_INDEX,
@@ -22,7 +23,12 @@ from palestra.schema import (
     read_jsonl,
 )
 from palestra.viewer.catalog import NoSuchRun, OpenRun
-from palestra.viewer.conversation import decoded, row_fields, small_fields
+from palestra.viewer.conversation import (
+    REQUEST_AND_RESPONSE,
+    decoded,
+    row_fields,
+    small_fields,
+)
 from palestra.viewer.index import (
     IndexedPlace,
     IndexSnapshot,
@@ -31,6 +37,8 @@ from palestra.viewer.index import (
     items_of,
     read_row,
 )
+from palestra.viewer.pages.flights import why_unscored
+from palestra.viewer.pages.meanings import cause_and_action
 from palestra.viewer.pages.rollout import main_place, opened
 from palestra.viewer.pages.tables import key_of_row
 from palestra.viewer.replies.base import NamedText, TaskName
@@ -50,7 +58,6 @@ from palestra.viewer.requests import NO_INDEX, PageRequest
 TREE_ENTRIES: Final = 500
 MOST_BODY_CHARACTERS: Final = 65_536
 MOST_POINTER: Final = 64
-_RESPONSE_ONLY: Final = frozenset({"response", CREATE_PARAMS})
 
 
 def raw(request: PageRequest) -> RawRange:
@@ -161,14 +168,16 @@ def commands(request: PageRequest) -> RolloutCommands:
     run, snapshot, row = opened(request)
     row_place = main_place(snapshot, row)
     task, rollout = key_of_row(snapshot, row)
+    reverify, missing = _reverify(run, snapshot, row, task, rollout)
     lines = {
         "link": _link(run, task, rollout, row),
         "jq": _jq(row_place, task, rollout),
         "curl": _curl(snapshot, row),
-        "reverify": _reverify(run, snapshot, row, task, rollout),
+        "reverify": reverify,
     }
     return RolloutCommands(
-        commands=[NamedText(name=name, value=text) for name, text in lines.items() if text]
+        commands=[NamedText(name=name, value=text) for name, text in lines.items() if text],
+        missing=missing,
     )
 
 
@@ -213,10 +222,18 @@ def _reverify(
     row: int,
     task: TaskName | None,
     rollout: int | None,
-) -> str:
-    if task is None or rollout is None:
-        return ""
+) -> tuple[str, str]:
+    """Return the command that scores the rollout again, and why there is none; both are empty when
+    there is nothing to score.
+    """
     is_scored = snapshot.place(row, RunPart.RESULT) is not None
+    if task is None or rollout is None or not (is_scored or snapshot.attempts(row)):
+        return "", ""
+    if run.manifest() is None:
+        return "", (
+            "No reverify command: no manifest lies beside the run, so nothing says which environment "
+            "scored it. `palestra reverify --environment` takes its name."
+        )
     output = run.place.output_of(main_place(snapshot, row).path)
     words = ["palestra", "reverify", "--rollouts", str(output)]
     words += [] if is_scored else ["--with-failures"]
@@ -225,7 +242,7 @@ def _reverify(
         words += ["--environment", environment]
     words += ["--only", f"{task}:{rollout}"]
     words += ["--output", str(output.with_name(f"{output.stem}_reverified.jsonl"))]
-    return " ".join(map(shell_word, words))
+    return " ".join(map(shell_word, words)), ""
 
 
 def shell_word(text: str) -> str:
@@ -248,20 +265,29 @@ def attempts(request: PageRequest) -> RolloutAttempts:
     """Answer the failed attempts of a rollout, and what the last one means."""
     _, snapshot, row = opened(request)
     rows = [
-        (row_place, small_fields(row_place, _RESPONSE_ONLY)) for row_place in snapshot.attempts(row)
+        (row_place, small_fields(row_place, REQUEST_AND_RESPONSE))
+        for row_place in snapshot.attempts(row)
     ]
-    attempt_replies = [
-        _attempt(attempt_of(fields), fields, row_place) for row_place, fields in rows
-    ]
-    cause, action = (
-        meaning_of(attempt_replies[-1].cause, attempt_replies[-1].message)
-        if attempt_replies
-        else ("", "")
-    )
+    meanings = FailureMeanings()
+    attempt_replies: list[Attempt] = []
+    actions: list[tuple[str, str]] = []
+    for row_place, fields in rows:
+        record = attempt_of(fields, meanings)
+        recorded_cause = str(fields.get("cause") or "")
+        signature = meanings.of(recorded_cause, fields.get("hops"), record.message)
+        actions.append(cause_and_action(signature, record.hint))
+        reply = _attempt(record, fields, row_place)
+        if signature is not None:
+            reply = structs.replace(reply, layer=signature.layer.value, cause=signature.cause)
+        attempt_replies.append(reply)
+    cause, action = actions[-1] if actions else ("", "")
     return RolloutAttempts(
-        attempts=attempt_replies,
+        attempts=[
+            structs.replace(reply, hint="" if own_action == action else own_action)
+            for reply, (_, own_action) in zip(attempt_replies, actions, strict=True)
+        ],
         likely_cause=cause,
-        next_action=(attempt_replies[-1].hint if attempt_replies and not action else action),
+        next_action=action,
     )
 
 
@@ -278,21 +304,11 @@ def _attempt(record: FailedAttempt, fields: Mapping[str, Any], row_place: Indexe
         hint=record.hint,
         hops=list(record.hops),
         body=str(last.get("body") or "")[:MOST_BODY_CHARACTERS],
-        traceback=str(fields.get("traceback") or "")[-MOST_BODY_CHARACTERS:],
+        traceback=record.traceback[-MOST_BODY_CHARACTERS:],
         elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else None,
         kept="response" in row_fields(row_place),
         row=None,
     )
-
-
-def meaning_of(cause: str, message: str) -> tuple[str, str]:
-    """Return the likely cause and the next action of a failure, from the doctor's table; empty
-    when the table does not know it.
-    """
-    table = SignatureTable.load()
-    by_cause = next((s for s in table.signatures if cause and s.cause == cause), None)
-    signature = by_cause or next((s for s in table.signatures if s.search(message)), None)
-    return ("", "") if signature is None else (signature.why, signature.action())
 
 
 # Times
@@ -309,6 +325,8 @@ def times(request: PageRequest) -> Times:
     spans = list(_failure_spans(snapshot, row))
     source = str(run.paths.failures) if spans else ""
     absent = f"no times were recorded; --json-events {file.name}, beside the output, records them"
+    if snapshot.place(row, RunPart.RESULT) is None:
+        absent = why_unscored(request, snapshot, row)
     return Times(spans=spans, absent="" if spans else absent, source=source)
 
 
@@ -345,7 +363,7 @@ def _spans(events: Iterator[JsonDict]) -> Iterator[TimeSpan]:
 
 
 def _failure_spans(snapshot: IndexSnapshot, row: int) -> Iterator[TimeSpan]:
-    rows = [small_fields(row_place, _RESPONSE_ONLY) for row_place in snapshot.attempts(row)]
+    rows = [small_fields(row_place, REQUEST_AND_RESPONSE) for row_place in snapshot.attempts(row)]
     timed = [
         fields
         for fields in rows

@@ -8,6 +8,7 @@ import numpy as np
 from palestra.analysis import Query, parse_query
 from palestra.errors import ConfigError
 from palestra.metrics import IntArray
+from palestra.schema import EXTRACTED_ANSWER
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import (
     FieldKind,
@@ -41,7 +42,6 @@ from palestra.viewer.replies.tables import (
 from palestra.viewer.replies.tasks import GROUP_ROLLOUTS
 from palestra.viewer.requests import PageRequest
 
-EXTRACTED: Final = "extracted_answer"
 SHOWN_OF_ROLLOUTS: Final = (
     "task",
     "rollout",
@@ -79,7 +79,7 @@ def columns(request: PageRequest) -> TableColumns:
 
 def _shown_of_rollouts(table: RowTable) -> list[str]:
     """Return the usual columns, with the answer that the verifier extracted where rows have one."""
-    extracted = {"last_answer": EXTRACTED} if EXTRACTED in table.fields else {}
+    extracted = {"last_answer": EXTRACTED_ANSWER} if EXTRACTED_ANSWER in table.fields else {}
     return [extracted.get(name, name) for name in SHOWN_OF_ROLLOUTS]
 
 
@@ -220,6 +220,22 @@ def best_first(rewards: Any) -> list[float]:
     """Return the rewards of a task, the highest first, at most 64."""
     present = rewards[~np.isnan(rewards)]
     return [float(reward) for reward in np.sort(present)[::-1][:GROUP_ROLLOUTS]]
+
+
+def by_reward(snapshot: IndexSnapshot, rows: IntArray) -> IntArray:
+    """Return rollouts, the highest reward first, those without a score last.
+
+    The first and the last scored one stand for the best and the worst. Where others have the same
+    reward, they are not cut off: a cut answer does not show what made it good or bad.
+    """
+    table = snapshot.rollouts
+    rewards = table.numbers("reward")[rows]
+    scored = rewards[~np.isnan(rewards)]
+    is_cut = np.isin(rows, table.select("truncated:true") if "truncated" in table.fields else [])
+    is_worst = np.zeros(len(rows), np.bool_)
+    if len(scored) and scored.min() < scored.max():
+        is_worst = rewards == scored.min()
+    return rows[np.lexsort((is_cut != is_worst, np.where(np.isnan(rewards), np.inf, -rewards)))]
 
 
 def _table_of(request: PageRequest) -> tuple[OpenRun, RowTable, bool]:

@@ -27,12 +27,11 @@ def turns(request: PageRequest) -> TokenTurns:
     """Answer the turns that have token ids."""
     run, snapshot, row = opened(request)
     talk = run.conversations.of(snapshot, row)
-    turn_replies = [
-        _turn(number, turn) for number, turn in enumerate(sampled_turns(talk, request.stop))
-    ]
-    absent = (
-        "" if turn_replies else "the rows hold no token ids: train with a vllm_model to record them"
-    )
+    turn_replies, ids_before = [], list[Any]()
+    for number, turn in enumerate(sampled_turns(talk, request.stop)):
+        turn_replies.append(_turn(number, turn, ids_before))
+        ids_before = turn.tokens.all
+    absent = "" if turn_replies else "this row holds no token ids; a vllm_model records them"
     return TokenTurns(
         turns=turn_replies,
         findings=[*outcome_notes(talk), *(_findings(talk) if turn_replies else ())],
@@ -41,7 +40,7 @@ def turns(request: PageRequest) -> TokenTurns:
     )
 
 
-def _turn(number: int, turn: SampledTurn) -> TokenTurn:
+def _turn(number: int, turn: SampledTurn, ids_before: list[Any]) -> TokenTurn:
     verdict = turn.tokens.verdict
     state, reason = _continuity(turn.fields.get(CONTINUITY))
     findings = [str(fault) for fault in (verdict.ids, verdict.log_probs) if fault is not None]
@@ -52,6 +51,8 @@ def _turn(number: int, turn: SampledTurn) -> TokenTurn:
         at=turn.position,
         prompt_ids=len(turn.tokens.prompt),
         generation_ids=len(turn.tokens.generation),
+        ids_before=len(ids_before),
+        break_at=first_difference(ids_before, turn.tokens.prompt),
         mean_log_prob=_mean(turn.tokens.log_probs),
         continuity=state,
         reason=reason,
@@ -83,7 +84,10 @@ def _findings(talk: Transcript) -> list[str]:
     try:
         tally = check_row({name: decoded(bytes(fields[name])) for name in names})
     except ValueError as error:
-        return [f"not checked: {row_place.path.name} line {row_place.line}: {error}"]
+        where = f"{row_place.path.name} line {row_place.line}"
+        return [
+            f"breaks are seen from the ids alone, as the row's marks cannot be checked: {where}: {error}"
+        ]
     problems = [f"turn {problem.turn}: {problem.what}" for problem in tally.problems]
     broken = [f"marked as broken {count} times: {why}" for why, count in tally.broken.items()]
     return [*problems, *broken, *([tally.lines()[0]] if tally.rollouts else [])]

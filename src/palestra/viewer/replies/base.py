@@ -36,6 +36,8 @@ class Base(Reply, frozen=True, kw_only=True):
     total_bytes: int
     complete: bool
     """Whether everything that the files hold is indexed."""
+    version: int
+    """Grows with the index. A reply of an older version is asked for again."""
 
 
 class ErrorReply(Reply, frozen=True, kw_only=True):

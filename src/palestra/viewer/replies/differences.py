@@ -39,6 +39,10 @@ class Diff(Reply, frozen=True, kw_only=True):
 
     a: RolloutPage
     b: RolloutPage
+    runs: list[str]
+    """The names of the runs of A and B; empty when both are of one run."""
+    expected: list[str]
+    """The expected answer of the task: one, two where A and B have different ones, or none."""
     items: list[DiffItem]
     start: int
     total: int

@@ -60,6 +60,10 @@ class GroupFigures(Reply, frozen=True, kw_only=True):
     best_k: int
     best: float | None
     """pass@best_k."""
+    best_tasks: int
+    """The tasks with at least `best_k` scored rollouts: `best` is over them."""
+    scored_tasks: int
+    """The tasks with a score."""
     never: float | None
     sometimes: float | None
     always: float | None

@@ -46,6 +46,12 @@ class RunLine(Reply, frozen=True, kw_only=True):
     rate: float | None = None
     """Of a live run: rollouts that end per second."""
     left_s: float | None = None
+    health: Literal["starting", "healthy", "slow", "failing", "standing still", ""] = ""
+    """Of a live run: how it goes. Empty: its collection does not say."""
+    health_text: str = ""
+    """Why, with numbers."""
+    health_advice: str = ""
+    """What to do about it; empty where nothing needs to be done."""
     in_flight: int | None = None
     age_s: float | None = None
     """The age of the live numbers, when the collection did not answer in time."""
@@ -79,6 +85,9 @@ class RunPage(Reply, frozen=True, kw_only=True):
     """Lines that cannot be read, the first 100."""
     marks: list[str]
     """What is unusual about the files, one sentence each: duplicate keys, no inputs, …"""
+    group_problem: str
+    """Why the run is not grouped by the field of `--group-by`, with the fields that it has; else
+    empty."""
     query: str = ""
 
 

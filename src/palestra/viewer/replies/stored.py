@@ -14,6 +14,7 @@ class Attempt(Reply, frozen=True, kw_only=True):
     cause: str
     message: str
     hint: str
+    """What to do about it, where that is not the next action of the last attempt."""
     hops: list[str]
     body: str
     """The innermost body, at most 64 KB."""
@@ -85,3 +86,5 @@ class RolloutCommands(Reply, frozen=True, kw_only=True):
     """`…/commands`: to copy; printable ASCII only."""
 
     commands: list[NamedText]
+    missing: str
+    """Which command is not there although the row could be used so, and why; else empty."""

@@ -1,6 +1,6 @@
 """The reply about one task and its rollouts."""
 
-from palestra.viewer.replies.base import Base, Count, Reply, TaskName
+from palestra.viewer.replies.base import Base, Reply, TaskName
 
 GROUP_ROLLOUTS = 64
 """The largest number of rollouts that a task's page shows side by side."""
@@ -31,12 +31,21 @@ class GroupMember(Reply, frozen=True, kw_only=True):
     marks: list[str]
 
 
+class Variant(Reply, frozen=True, kw_only=True):
+    """How some rollouts of a group go on, such as with `call search`."""
+
+    name: str
+    count: int
+    mean_reward: float | None
+    """Of those with a score; null when none has one."""
+
+
 class FirstDifference(Reply, frozen=True, kw_only=True):
     """Where the rollouts of a group first differ: in item `item` of the output, and how."""
 
     item: int
-    variants: list[Count]
-    """The kinds and names that follow, such as `call search`, with the number of rollouts."""
+    variants: list[Variant]
+    """The kinds and names that follow, the most frequent first."""
 
 
 class TaskGroup(Reply, frozen=True, kw_only=True):
@@ -45,6 +54,8 @@ class TaskGroup(Reply, frozen=True, kw_only=True):
     task: TaskName
     prompt: str
     """The first 4,000 characters."""
+    expected: str
+    """The `expected_answer` of its rows, the first 200 characters; empty without one."""
     members: list[GroupMember]
     rollouts: int
     solved: int

@@ -11,6 +11,10 @@ class TokenTurn(Reply, frozen=True, kw_only=True):
     """The item that carries the ids, or ends the turn; null when it is not known."""
     prompt_ids: int
     generation_ids: int
+    ids_before: int
+    """The ids with which the prompt must start to continue the turn before; 0 for the first turn."""
+    break_at: int | None
+    """The position at which the prompt differs from them; null when it starts with all of them."""
     mean_log_prob: float | None
     continuity: str
     """`token_continuity`, empty when the row has none."""

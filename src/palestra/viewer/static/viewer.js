@@ -442,6 +442,7 @@
 
   // src/api.ts
   var KEY = "palestra-token";
+  var VERSION = "Palestra-Index-Version";
   var ASK_AGAIN_MS = 500;
   var request = (name, places = {}, parameters = {}) => {
     const path = ENDPOINTS[name].path.replace(/\{(\w+)\}/g, (_3, place) => encodeURIComponent(String(places[place])));
@@ -494,7 +495,9 @@
   var askReply = async (wanted, signal, behind) => {
     for (; ; ) {
       try {
-        return await (await ask(wanted.path, signal)).json();
+        const response = await ask(wanted.path, signal);
+        const version = response.headers.get(VERSION);
+        return { data: await response.json(), version: version === null ? null : Number(version) };
       } catch (error) {
         const indexed = error instanceof ReplyError ? error.reply.indexed : null;
         if (!indexed) throw error;
@@ -700,12 +703,13 @@
 
   // src/hooks.ts
   var asError = (error) => error instanceof ReplyError ? error : new ReplyError(0, { message: error instanceof Error ? error.message : String(error) });
-  var useReply = (wanted, { everyMs = 0, tick = 0 } = {}) => {
+  var useReply = (wanted, { everyMs = 0, version = null } = {}) => {
     const path = wanted?.path ?? null;
     const [reply, setReply] = d2({
       data: null,
       error: null,
-      path: null
+      path: null,
+      version: null
     });
     const [behind, setBehind] = d2(null);
     const [turn, setTurn] = d2(0);
@@ -713,13 +717,20 @@
     A2(() => {
       if (path === null) return void 0;
       const stop = new AbortController();
-      askReply({ path }, stop.signal, (indexed2) => setBehind({ indexed: indexed2, path })).then((data) => setReply({ data, error: null, path })).catch((cause) => {
-        if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path }));
+      askReply({ path }, stop.signal, (indexed2) => setBehind({ indexed: indexed2, path })).then((answer) => setReply({ ...answer, error: null, path })).catch((cause) => {
+        if (!stop.signal.aborted) setReply((before) => ({ data: before.data, error: asError(cause), path, version: null }));
       }).finally(() => {
         if (!stop.signal.aborted) setBehind(null);
       });
       return () => stop.abort();
-    }, [path, turn, tick]);
+    }, [path, turn]);
+    const asked = T2(null);
+    const isAnswered = path !== null && reply.path === path;
+    A2(() => {
+      if (!isAnswered || version === null || version === asked.current || version === reply.version) return;
+      asked.current = version;
+      again();
+    }, [isAnswered, version, reply.version, again]);
     A2(() => {
       if (!everyMs || path === null) return void 0;
       const timer = setInterval(() => document.visibilityState === "visible" && again(), everyMs);
@@ -854,6 +865,7 @@
     const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
     return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
   };
+  var clock = (seconds) => new Date(seconds * 1e3).toTimeString().slice(0, 8);
   var interval = (low, high) => low === null || low === void 0 || high === null || high === void 0 ? "" : `${fixed(low, 3)} to ${fixed(high, 3)}`;
   var percents = (low, high) => `${fixed(100 * low, 1)} to ${percent(high)}`;
   var compact = (value) => {
@@ -873,6 +885,7 @@
   };
   var visible = (text) => text.replaceAll("\r\n", "\n").replace(HIDDEN, named).replace(MARKS, (_3, kept, more) => `${kept}⟨${[...more].length} more marks⟩`);
   var sentence = (text) => text.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
+  var fullSentence = (text) => sentence(text).replace(/([^.?!])$/u, "$1.");
   var visibleLine = (text, limit) => {
     const line = text.slice(0, 4 * limit).split(/\s+/u).filter(Boolean).join(" ");
     return visible(line.length <= limit ? line : `${line.slice(0, limit - 1)}…`);
@@ -903,6 +916,7 @@
     push(text.length);
     return spans;
   };
+  var coloursOf = (text) => (text.match(SGR) ?? []).join("");
   var isPlain = (text) => /^[\x20-\x7e\n]*$/.test(text);
 
   // node_modules/preact/jsx-runtime/dist/jsxRuntime.mjs
@@ -924,6 +938,9 @@
     const isQuoted = part2.startsWith("`");
     return /* @__PURE__ */ a3("code", { class: isQuoted ? "quoted" : "option", children: isQuoted ? part2.slice(1, -1) : part2 }, at);
   }) });
+  var Coloured = ({ text }) => /* @__PURE__ */ a3($, { children: ansiSpans(text).map(
+    (span, at) => span.style ? /* @__PURE__ */ a3("span", { class: span.style, children: span.text }, at) : span.text
+  ) });
   var TheirBlock = ({ text, label }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": label, children: visible(text) });
   var ErrorBox = ({ error }) => {
     const { hint, where, layer, nearest, position } = error.reply;
@@ -966,7 +983,7 @@
       reply.data && /* @__PURE__ */ a3(Boundary, { name: title2 ?? id ?? "panel", children: /* @__PURE__ */ a3(Drawn, { draw: children, data: reply.data }) })
     ] });
   };
-  var Waiting = ({ indexed }) => /* @__PURE__ */ a3("p", { class: "quiet waiting", role: indexed ? "status" : void 0, children: indexed ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears as soon as its row is read.` : "Loading…" });
+  var Waiting = ({ indexed }) => /* @__PURE__ */ a3("p", { class: "quiet waiting", role: indexed ? "status" : void 0, children: indexed ? `Not read yet: ${bytes(indexed.indexed_bytes)} of ${bytes(indexed.total_bytes)} so far. This part appears by itself.` : "Loading…" });
   var Drawn = ({ draw, data }) => /* @__PURE__ */ a3($, { children: draw(data) });
   var copyText = async (text) => {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
@@ -1016,36 +1033,53 @@
     ] }),
     /* @__PURE__ */ a3(WithOptions, { text: sentence(visible(text)) })
   ] }, text)) });
+  var TIP_ROOM = 60;
+  var fitsAbove = (mark, top) => {
+    const chart = mark.closest(".figure")?.querySelector("svg");
+    return top - Math.max(0, chart?.getBoundingClientRect().top ?? 0) > TIP_ROOM;
+  };
   var Tip = () => {
     const [tip, setTip] = d2(null);
     A2(() => {
-      const over = (event) => {
-        const mark = event.target?.closest?.("[data-tip]");
+      let pointer = null;
+      let mark = null;
+      const show = (target) => {
+        mark = target?.closest?.("[data-tip]") ?? null;
         if (!mark) {
           setTip(null);
           return;
         }
         const box = mark.getBoundingClientRect();
-        const x2 = event instanceof MouseEvent ? event.clientX : box.left + box.width / 2;
-        setTip({ text: mark.getAttribute("data-tip") ?? "", x: x2, y: box.top });
+        const above = fitsAbove(mark, box.top);
+        const x2 = pointer ? pointer.x : box.left + box.width / 2;
+        const y3 = above ? box.top - 6 : pointer ? pointer.y + 24 : box.bottom + 8;
+        setTip({ text: mark.getAttribute("data-tip") ?? "", x: x2, y: y3, above });
       };
-      const gone = () => setTip(null);
-      const escaped = (event) => event.key === "Escape" && setTip(null);
+      const over = (event) => {
+        pointer = event instanceof MouseEvent ? { x: event.clientX, y: event.clientY } : null;
+        show(event.target);
+      };
+      const scrolled = () => mark && show(pointer ? document.elementFromPoint(pointer.x, pointer.y) : document.activeElement);
+      const escaped = (event) => event.key === "Escape" && show(null);
       document.addEventListener("pointerover", over);
       document.addEventListener("focusin", over);
-      document.addEventListener("scroll", gone, { capture: true, passive: true });
+      document.addEventListener("scroll", scrolled, { capture: true, passive: true });
       document.addEventListener("keydown", escaped);
       return () => {
         document.removeEventListener("pointerover", over);
         document.removeEventListener("focusin", over);
-        document.removeEventListener("scroll", gone, { capture: true });
+        document.removeEventListener("scroll", scrolled, { capture: true });
         document.removeEventListener("keydown", escaped);
       };
     }, []);
+    const element = T2(null);
+    F2(() => {
+      if (!tip || !element.current) return;
+      const half = element.current.offsetWidth / 2 + 8;
+      element.current.style.left = `${Math.max(half, Math.min(tip.x, innerWidth - half))}px`;
+    }, [tip]);
     if (!tip) return null;
-    const left = Math.min(Math.max(tip.x, 90), innerWidth - 90);
-    const above = tip.y > 60;
-    return /* @__PURE__ */ a3("div", { id: "tip", "aria-hidden": "true", class: above ? "above" : "below", style: { left: `${left}px`, top: `${above ? tip.y - 6 : tip.y + 26}px` }, children: tip.text });
+    return /* @__PURE__ */ a3("div", { ref: element, id: "tip", "aria-hidden": "true", class: tip.above ? "above" : "below", style: { top: `${tip.y}px` }, children: tip.text });
   };
 
   // src/router.ts
@@ -1115,7 +1149,7 @@
   // src/pages/about.tsx
   var AboutPage = ({ view }) => {
     useKeys({ Escape: () => go(runPlace(view.id)) });
-    const reply = useReply(request("about", { run: view.id }), { tick: view.tick });
+    const reply = useReply(request("about", { run: view.id }), { version: view.version });
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h1", { class: "small", children: "About this run" }),
       /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (about) => /* @__PURE__ */ a3(Parts, { about }) })
@@ -1222,7 +1256,6 @@
   // src/pages/cluster.tsx
   var RENEW_MS = 15e3;
   var ClusterPage = ({ id }) => {
-    useTitle("Jobs");
     useRowKeys();
     useKeys({ Escape: () => go("/") });
     const reply = useReply(request("cluster", { cluster: id }), { everyMs: RENEW_MS });
@@ -1235,8 +1268,11 @@
     ] });
   };
   var Standing = ({ cluster }) => /* @__PURE__ */ a3($, { children: [
-    /* @__PURE__ */ a3("h1", { class: "small", children: /* @__PURE__ */ a3(Theirs, { text: cluster.name }) }),
+    /* @__PURE__ */ a3(Titled, { name: cluster.folder_name }),
     /* @__PURE__ */ a3("p", { class: "lead", children: [
+      "Jobs of run ",
+      /* @__PURE__ */ a3(Theirs, { text: cluster.name, limit: 60 }),
+      " in ",
       /* @__PURE__ */ a3(FilePath, { text: cluster.output_dir }),
       ", as of ",
       moment(cluster.asked_at),
@@ -1253,6 +1289,7 @@
       ] })
     ] }, at)) }),
     cluster.command && /* @__PURE__ */ a3(Command, { name: "The command that goes on", text: cluster.command }),
+    cluster.command_note && /* @__PURE__ */ a3("p", { class: "quiet", children: /* @__PURE__ */ a3(WithOptions, { text: visible(cluster.command_note) }) }),
     /* @__PURE__ */ a3(Grid, { units: cluster.units }),
     /* @__PURE__ */ a3(Scrolling, { label: "Shards and jobs", children: /* @__PURE__ */ a3("table", { class: "units", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
@@ -1268,6 +1305,10 @@
       /* @__PURE__ */ a3("tbody", { children: cluster.units.map((unit) => /* @__PURE__ */ a3(UnitRow, { unit }, unit.name)) })
     ] }) })
   ] });
+  var Titled = ({ name }) => {
+    useTitle(`Jobs of ${visible(name)}`);
+    return /* @__PURE__ */ a3("h1", { class: "small", children: /* @__PURE__ */ a3(Theirs, { text: name }) });
+  };
   var ago = (at) => {
     const seconds = Date.now() / 1e3 - at;
     return seconds < 1 ? "now" : `${duration(seconds)} ago`;
@@ -1275,7 +1316,10 @@
   var SIGNS = { good: "✓", bad: "✕", open: "…" };
   var or = (value) => value === null ? "–" : count(value);
   var UnitRow = ({ unit }) => /* @__PURE__ */ a3("tr", { "data-row": true, id: unitId(unit), tabIndex: -1, children: [
-    /* @__PURE__ */ a3("th", { scope: "row", children: unit.run ? /* @__PURE__ */ a3("a", { href: runPlace(unit.run), children: /* @__PURE__ */ a3(Theirs, { text: unit.name }) }) : /* @__PURE__ */ a3(Theirs, { text: unit.name }) }),
+    /* @__PURE__ */ a3("th", { scope: "row", children: [
+      unit.run ? /* @__PURE__ */ a3("a", { href: runPlace(unit.run), children: /* @__PURE__ */ a3(Theirs, { text: unit.label }) }) : /* @__PURE__ */ a3(Theirs, { text: unit.label }),
+      unit.label !== unit.name && /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(Theirs, { text: unit.name }) })
+    ] }),
     /* @__PURE__ */ a3("td", { class: "nowrap", children: /* @__PURE__ */ a3("span", { class: `standing ${unit.tone}`, children: [
       SIGNS[unit.tone],
       " ",
@@ -1298,6 +1342,11 @@
     /* @__PURE__ */ a3("td", { class: "n", children: count(unit.restarts) }),
     /* @__PURE__ */ a3("td", { class: "text", children: [
       unit.reason ? /* @__PURE__ */ a3(Theirs, { text: unit.reason, limit: 200 }) : unit.log.length === 0 && "–",
+      unit.next && /* @__PURE__ */ a3("p", { class: "next", children: [
+        /* @__PURE__ */ a3("b", { children: "Next:" }),
+        " ",
+        visible(unit.next)
+      ] }),
       unit.log.length > 0 && /* @__PURE__ */ a3("details", { children: [
         /* @__PURE__ */ a3("summary", { children: "Last log lines" }),
         /* @__PURE__ */ a3(TheirBlock, { text: unit.log.join("\n"), label: `Last log lines of ${visible(unit.name)}` })
@@ -1305,9 +1354,10 @@
     ] })
   ] });
   var unitId = (unit) => `unit-${unit.seed}-${unit.chunk}`;
+  var inOrder = (numbers) => [...new Set(numbers.filter(Boolean))].sort((a4, b2) => Number(a4) - Number(b2));
   var Grid = ({ units }) => {
-    const seeds = [...new Set(units.filter((unit) => unit.seed).map((unit) => unit.seed))];
-    const chunks = [...new Set(units.filter((unit) => unit.chunk).map((unit) => unit.chunk))];
+    const seeds = inOrder(units.map((unit) => unit.seed));
+    const chunks = inOrder(units.map((unit) => unit.chunk));
     if (seeds.length * chunks.length < 2) return null;
     return /* @__PURE__ */ a3(Scrolling, { label: "Seeds by chunks", children: /* @__PURE__ */ a3("table", { class: "grid-table", children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
@@ -1628,25 +1678,33 @@
   };
 
   // src/query.ts
-  var TERM = /-?(?:[\w.]+(?::|!=|<=|>=|=|<|>)(?:"[^"]*"|[^\s()]+)|"[^"]*"|[^\s()]+)|[()]/g;
+  var TERM = /-?(?:(?:[\w.][\w.-]*|"[^"]+")(?::|!=|<=|>=|=|<|>)(?:"[^"]*"|[^\s()]+)|"[^"]*"|[^\s()]+)|[()]/g;
   var termsOf = (query) => query.match(TERM) ?? [];
-  var fieldOf = (term) => /^-?([\w.]+)(?::|!=|<=|>=|=|<|>)/.exec(term)?.[1] ?? null;
+  var fieldOf = (term) => {
+    const found = /^-?(?:([\w.][\w.-]*)|"([^"]+)")(?::|!=|<=|>=|=|<|>)/.exec(term);
+    return found?.[1] ?? found?.[2] ?? null;
+  };
+  var nameOf = (field) => /^[^\W\d][\w.-]*$/u.test(field) ? field : `"${field}"`;
   var hasGroups = (query) => /[()]|\bor\b/.test(query);
   var withTerm = (query, field, term) => {
     const kept = hasGroups(query) ? [`(${query})`] : termsOf(query).filter((old) => fieldOf(old) !== field);
     return [...kept, ...term ? [term] : []].join(" ").trim();
   };
-  var equals = (field, value) => `${field}:${/^[\w.+-]+$/.test(value) && !value.includes("..") ? value : `"${value.replaceAll('"', "")}"`}`;
-  var between = (field, low, high) => `${field}:${low}..${high}`;
+  var equals = (field, value) => `${nameOf(field)}:${/^[\w.+-]+$/.test(value) && !value.includes("..") ? value : `"${value.replaceAll('"', "")}"`}`;
+  var between = (field, low, high) => `${nameOf(field)}:${low}..${high}`;
   var askedOf = (query, field) => {
-    const term = termsOf(query).find((candidate) => candidate.startsWith(`${field}:`));
-    return term ? term.slice(field.length + 1).replace(/^"|"$/g, "") : null;
+    const start = `${nameOf(field)}:`;
+    const term = termsOf(query).find((candidate) => candidate.startsWith(start));
+    return term ? term.slice(start.length).replace(/^"|"$/g, "") : null;
   };
 
   // src/parts/query.tsx
   var setQuery = (query) => setParameters({ q: query || null, offset: null }, { replace: false });
-  var EXAMPLES = ["outcome:scored reward<1", 'tokens.out>2000 -"boxed"', "pass_rate:0.1..0.9", 'text:"division by zero"'];
-  var PLACEHOLDERS = { tasks: "pass_rate:0.1..0.9 family:algebra", "compared tasks": "delta<0 a.family:algebra" };
+  var EXAMPLES = {
+    rollouts: ["outcome:scored reward<1", 'tokens.out>2000 -"boxed"', 'text:"division by zero"'],
+    tasks: ["pass_rate:0.1..0.9", "solved:sometimes", "mean<0.5 sort:-std"],
+    "compared tasks": ["delta<0"]
+  };
   var QueryBox = ({ query, error, place }) => {
     const [text, setText] = d2(query);
     const input = T2(null);
@@ -1676,7 +1734,7 @@
               type: "search",
               spellcheck: false,
               autocomplete: "off",
-              placeholder: PLACEHOLDERS[place] ?? EXAMPLES[0] ?? "",
+              placeholder: EXAMPLES[place]?.[0] ?? "",
               value: text,
               "aria-invalid": Boolean(bad),
               "aria-describedby": bad ? "query-error" : void 0,
@@ -1692,9 +1750,9 @@
               /* @__PURE__ */ a3("mark", { children: visible(query.slice(bad.position)) || " " })
             ] }),
             /* @__PURE__ */ a3("p", { children: [
-              sentence(visible(bad.message ?? "")),
+              fullSentence(visible(bad.message ?? "")),
               " ",
-              visible(bad.hint ?? ""),
+              fullSentence(visible(bad.hint ?? "")),
               " ",
               fix && /* @__PURE__ */ a3("button", { type: "button", onClick: () => setQuery(fix), children: [
                 "Use ",
@@ -1707,10 +1765,10 @@
     );
   };
   var fixed2 = (query, position, nearest) => query.slice(0, position) + query.slice(position).replace(/^[\w.]+/, nearest);
-  var QueryExamples = () => /* @__PURE__ */ a3("p", { class: "quiet", children: [
+  var QueryExamples = ({ place }) => /* @__PURE__ */ a3("p", { class: "quiet", children: [
     "Try",
     " ",
-    EXAMPLES.map((example) => /* @__PURE__ */ a3("button", { type: "button", class: "term", onClick: () => setQuery(example), children: example }, example))
+    EXAMPLES[place]?.map((example) => /* @__PURE__ */ a3("button", { type: "button", class: "term", onClick: () => setQuery(example), children: example }, example))
   ] });
   var FacetList = ({ facet, query }) => {
     const asked = askedOf(query, facet.field);
@@ -1760,8 +1818,16 @@
     return /* @__PURE__ */ a3(Panel, { reply, class: "diff first", children: (diff) => /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h1", { class: "hidden", children: "Difference of two rollouts" }),
       /* @__PURE__ */ a3("div", { class: "diff-head", children: [
-        /* @__PURE__ */ a3(Side, { name: "A", page: diff.a, reference: a4 }),
-        /* @__PURE__ */ a3(Side, { name: "B", page: diff.b, reference: b2 })
+        /* @__PURE__ */ a3(Side, { name: "A", page: diff.a, reference: a4, run: diff.runs[0] }),
+        /* @__PURE__ */ a3(Side, { name: "B", page: diff.b, reference: b2, run: diff.runs[1] })
+      ] }),
+      diff.expected.length > 0 && /* @__PURE__ */ a3("p", { class: "expected", children: [
+        "Expected answer:",
+        " ",
+        diff.expected.map((text, at) => /* @__PURE__ */ a3("span", { children: [
+          at > 0 && " or ",
+          /* @__PURE__ */ a3(Theirs, { text, limit: 200 })
+        ] }, at))
       ] }),
       /* @__PURE__ */ a3("p", { class: "table-tools", children: [
         /* @__PURE__ */ a3(FirstToken, { diff }),
@@ -1787,11 +1853,16 @@
       ] })
     ] }) });
   };
-  var Side = ({ name, page: page2, reference: reference2 }) => /* @__PURE__ */ a3("div", { class: `side side-${name.toLowerCase()}`, children: [
+  var Side = ({ name, page: page2, reference: reference2, run }) => /* @__PURE__ */ a3("div", { class: `side side-${name.toLowerCase()}`, children: [
     /* @__PURE__ */ a3("h2", { children: [
       name,
       ": ",
-      /* @__PURE__ */ a3("a", { href: placeOfReference(reference2), children: visible(keyText(page2.task, page2.rollout, page2.row)) })
+      /* @__PURE__ */ a3("a", { href: placeOfReference(reference2), children: visible(keyText(page2.task, page2.rollout, page2.row)) }),
+      run && /* @__PURE__ */ a3("small", { children: [
+        " ",
+        "of ",
+        /* @__PURE__ */ a3(Theirs, { text: run, limit: 60 })
+      ] })
     ] }),
     /* @__PURE__ */ a3("p", { class: "quiet", children: [
       page2.reward === null ? visible(page2.outcome) : `reward ${decimal(page2.reward)}`,
@@ -1831,7 +1902,7 @@
           " ",
           item.by_lines && /* @__PURE__ */ a3("small", { children: "by lines: words took too long" })
         ] }),
-        item.same ? /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", children: visible(a4.head) }) : /* @__PURE__ */ a3("div", { class: "diff-pair", children: [
+        item.same ? /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", children: /* @__PURE__ */ a3(Coloured, { text: a4.head }) }) : /* @__PURE__ */ a3("div", { class: "diff-pair", children: [
           /* @__PURE__ */ a3(Pieces, { pieces, side: "-" }),
           /* @__PURE__ */ a3(Pieces, { pieces, side: "+" })
         ] })
@@ -1851,14 +1922,19 @@
       ] }),
       /* @__PURE__ */ a3("div", { class: "diff-pair", children: [
         side === "B" && /* @__PURE__ */ a3("p", { class: "nothing", children: "nothing here" }),
-        /* @__PURE__ */ a3("pre", { class: `theirs only-${side.toLowerCase()}`, dir: "auto", children: visible(shown.head) }),
+        /* @__PURE__ */ a3("pre", { class: "theirs alone", dir: "auto", children: /* @__PURE__ */ a3(Coloured, { text: shown.head }) }),
         side === "A" && /* @__PURE__ */ a3("p", { class: "nothing", children: "nothing here" })
       ] })
     ] });
   };
-  var Pieces = ({ pieces, side }) => /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": side === "-" ? "A" : "B", children: pieces.map(
-    (piece, at) => piece.op === "=" ? visible(piece.text) : piece.op !== side ? null : side === "-" ? /* @__PURE__ */ a3("del", { children: visible(piece.text) }, at) : /* @__PURE__ */ a3("ins", { children: visible(piece.text) }, at)
-  ) });
+  var Pieces = ({ pieces, side }) => {
+    let colours = "";
+    return /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": side === "-" ? "A" : "B", children: pieces.filter((piece) => piece.op === "=" || piece.op === side).map((piece, at) => {
+      const text = /* @__PURE__ */ a3(Coloured, { text: colours + piece.text }, at);
+      colours += coloursOf(piece.text);
+      return piece.op === "=" ? text : /* @__PURE__ */ a3("mark", { class: "only", children: text }, at);
+    }) });
+  };
 
   // src/pages/compare.tsx
   var SIZE = 100;
@@ -1885,14 +1961,15 @@
       /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, children: pair2 ? /* @__PURE__ */ a3(DiffView, { search }, pair2) : /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("h1", { class: "small", children: "Is B better than A?" }),
         /* @__PURE__ */ a3(Panel, { reply: reply.error ? { ...reply, data: null } : reply, class: "first", children: (comparison) => /* @__PURE__ */ a3(Said, { comparison }) }),
-        reply.error && /* @__PURE__ */ a3("p", { class: "links", children: [
-          /* @__PURE__ */ a3("a", { href: placeWith({ unmatched: "true" }), children: "Leave these tasks out" }),
-          /* @__PURE__ */ a3("a", { href: placeWith({ different_rows: "true" }), children: "Compare them anyway" })
-        ] }),
-        !reply.error && /* @__PURE__ */ a3(Tasks, { tasks, query, sort, a: a4, b: b2 })
+        reply.error && /* @__PURE__ */ a3(Ways, { hint: reply.error.reply.hint ?? "" }),
+        reply.data && !reply.error && /* @__PURE__ */ a3(Tasks, { tasks, query, sort, a: a4, b: b2 })
       ] }) })
     ] });
   };
+  var Ways = ({ hint }) => /* @__PURE__ */ a3("p", { class: "links", children: [
+    hint.includes("--allow-unmatched") && /* @__PURE__ */ a3("a", { href: placeWith({ unmatched: "true" }), children: "Leave these tasks out" }),
+    hint.includes("--allow-different-rows") && /* @__PURE__ */ a3("a", { href: placeWith({ different_rows: "true" }), children: "Compare them anyway" })
+  ] });
   var Tasks = ({ tasks, query, sort, a: a4, b: b2 }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("h2", { class: "section", children: "Tasks, the largest regressions first" }),
     /* @__PURE__ */ a3(QueryBox, { query, error: tasks.error, place: "compared tasks" }),
@@ -1944,7 +2021,17 @@
     ] });
   };
   var Said = ({ comparison }) => /* @__PURE__ */ a3($, { children: [
-    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: sentence(visible(comparison.verdict)) }),
+    /* @__PURE__ */ a3("p", { class: `verdict-line ${comparison.passed ? "" : "bad"}`, children: [
+      sentence(visible(comparison.verdict)),
+      " ",
+      /* @__PURE__ */ a3("small", { children: [
+        "A is ",
+        /* @__PURE__ */ a3(RunName, { side: comparison.a, other: comparison.b }),
+        ", B is ",
+        /* @__PURE__ */ a3(RunName, { side: comparison.b, other: comparison.a }),
+        "."
+      ] })
+    ] }),
     /* @__PURE__ */ a3("div", { class: "sides", children: [
       /* @__PURE__ */ a3(Side2, { name: "A", side: comparison.a }),
       /* @__PURE__ */ a3(Side2, { name: "B", side: comparison.b }),
@@ -1966,16 +2053,34 @@
       ] })
     ] }),
     /* @__PURE__ */ a3(Metrics, { metrics: comparison.metrics }),
+    /* @__PURE__ */ a3(MeansNote, { comparison }),
     /* @__PURE__ */ a3(Notes, { texts: comparison.settings, title: "Setting." }),
     /* @__PURE__ */ a3(Notes, { texts: comparison.notices }),
     comparison.command && /* @__PURE__ */ a3(Command, { name: "The command that says the same", text: comparison.command })
   ] });
+  var MeansNote = ({ comparison: { a: a4, b: b2, metrics } }) => {
+    const reward = metrics.find((metric) => metric.name === "reward");
+    const [ofA, ofB] = [decimal(a4.run.mean_reward.value), decimal(b2.run.mean_reward.value)];
+    if (!reward || ofA === decimal(reward.a) && ofB === decimal(reward.b)) return null;
+    return /* @__PURE__ */ a3("p", { class: "quiet", children: [
+      "These are means over the paired tasks, in which each task counts alike. Over rollouts, as on the pages of the runs, the mean rewards are ",
+      ofA,
+      " and ",
+      ofB,
+      "."
+    ] });
+  };
+  var RunName = ({ side, other }) => /* @__PURE__ */ a3(Theirs, { text: side.run.name === other.run.name ? side.run.path : side.run.name, limit: 80 });
   var Side2 = ({ name, side }) => /* @__PURE__ */ a3("section", { children: [
     /* @__PURE__ */ a3("h2", { children: [
       name,
       ":",
       " ",
-      /* @__PURE__ */ a3("a", { href: runPlace(side.run.id), children: /* @__PURE__ */ a3(Theirs, { text: side.run.model || side.run.name, limit: 60 }) })
+      /* @__PURE__ */ a3("a", { href: runPlace(side.run.id), children: /* @__PURE__ */ a3(Theirs, { text: side.run.name, limit: 60 }) }),
+      side.run.model && /* @__PURE__ */ a3("span", { class: "quiet", children: [
+        " ",
+        /* @__PURE__ */ a3(Theirs, { text: side.run.model, limit: 60 })
+      ] })
     ] }),
     /* @__PURE__ */ a3("p", { class: "quiet", children: [
       /* @__PURE__ */ a3(FilePath, { text: side.run.path }),
@@ -2024,7 +2129,7 @@
   var FailuresPage = ({ view }) => {
     useRowKeys();
     useKeys({ Escape: () => go(runPlace(view.id)) });
-    const reply = useReply(request("failures", { run: view.id }), { tick: view.tick });
+    const reply = useReply(request("failures", { run: view.id }), { version: view.version });
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h1", { class: "small", children: "Failures" }),
       /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (tree) => /* @__PURE__ */ a3($, { children: [
@@ -2047,7 +2152,7 @@
     /* @__PURE__ */ a3("summary", { "data-row": true, children: [
       /* @__PURE__ */ a3("span", { class: "node-name", children: [
         LEVELS[node.level],
-        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) || "not recorded" })
+        node.level === "message" ? /* @__PURE__ */ a3(Theirs, { text: node.name || "(no message)", limit: 240 }) : /* @__PURE__ */ a3("b", { children: visible(node.name) || (node.level === "cause" ? "not known" : "not recorded") })
       ] }),
       node.attempts !== parent?.attempts && /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3("span", { class: "n", children: amount(node.attempts, "attempt") }),
@@ -4174,7 +4279,7 @@
       for (const page2 of needed) {
         if (asked.current.has(page2)) continue;
         asked.current.add(page2);
-        askReply(request("outline", spot.places, { row: spot.row, start: page2 * OUTLINE })).then((reply) => setPages((before) => new Map(before).set(page2, reply.items))).catch((cause) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
+        askReply(request("outline", spot.places, { row: spot.row, start: page2 * OUTLINE })).then(({ data }) => setPages((before) => new Map(before).set(page2, data.items))).catch((cause) => setError(cause instanceof ReplyError ? cause : new ReplyError(0, { message: String(cause) })));
       }
     }, [needed.join(","), spot]);
     const open = useGoal(view, list);
@@ -4246,7 +4351,7 @@
     const [error, setError] = d2(null);
     const changed = () => redraw((turn) => turn + 1);
     const isWhole = w2(() => [...item.head].length < HEAD_CHARACTERS, [item]);
-    const load = (start, signal) => askReply(request("item", spot.places, { row: spot.row, at: item.at, start }), signal).then((reply) => {
+    const load = (start, signal) => askReply(request("item", spot.places, { row: spot.row, at: item.at, start }), signal).then(({ data: reply }) => {
       const before = loaded.text;
       const follows = before && before.end === reply.start;
       loaded.text = follows ? { ...before, end: reply.end, text: before.text + reply.text } : reply;
@@ -4357,10 +4462,8 @@
   var Body = ({ text, marks, label }) => {
     const pieces = w2(() => marked(text, marks), [text, marks.map((mark) => `${mark.start}${mark.name}`).join()]);
     return /* @__PURE__ */ a3("pre", { class: "theirs", dir: "auto", tabIndex: 0, role: "region", "aria-label": visible(label), children: pieces.map((piece, at) => {
-      const spans = ansiSpans(piece.text).map(
-        (span, place) => span.style ? /* @__PURE__ */ a3("span", { class: span.style, children: span.text }, place) : span.text
-      );
-      return piece.name ? /* @__PURE__ */ a3("mark", { class: piece.name, children: spans }, at) : spans;
+      const text2 = /* @__PURE__ */ a3(Coloured, { text: piece.text }, at);
+      return piece.name ? /* @__PURE__ */ a3("mark", { class: piece.name, children: text2 }, at) : text2;
     }) });
   };
   var marked = (text, marks) => {
@@ -4514,16 +4617,19 @@
         " generated",
         line.mean_log_prob !== null && `, mean log prob ${decimal(line.mean_log_prob)}`,
         line.weight_version && `, weights ${visible(line.weight_version)}`,
+        line.break_at !== null && /* @__PURE__ */ a3("span", { class: "bad", children: " break" }),
         line.continuity && /* @__PURE__ */ a3("span", { class: line.continuity === "broken" ? "bad" : "quiet", children: [
           " continuity: ",
           visible(line.continuity)
         ] })
       ] }),
+      line.ids_before > 0 && /* @__PURE__ */ a3("p", { class: line.break_at === null ? "quiet" : "bad", children: joining(line) }),
       line.reason && /* @__PURE__ */ a3("p", { children: visible(line.reason) }),
       /* @__PURE__ */ a3(Notes, { texts: line.findings, title: "Finding." }),
       isOpen && /* @__PURE__ */ a3(Range, { turn: line.turn, total, spot, first: position === null ? line.prompt_ids : position, chosen: position })
     ] });
   };
+  var joining = ({ ids_before: before, break_at: at }) => at === null ? `Continues: the prompt starts with all ${count(before)} ids of the turn before, so that both are one sequence.` : `Break: the prompt does not continue the ${count(before)} ids of the turn before; position ${count(at)} differs. A new sequence begins here.`;
   var Range = ({ turn, total, spot, first, chosen }) => {
     const start = Math.floor(first / SIZE2) * SIZE2;
     const goTo = (position) => setParameters({ token: `${turn}.${position}` });
@@ -4590,7 +4696,7 @@
                 children: [
                   text !== void 0 && /* @__PURE__ */ a3("bdi", { class: "theirs", children: visible(text).replaceAll("\n", "⏎") }),
                   /* @__PURE__ */ a3("span", { children: id ?? "none" }),
-                  /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : number(Math.round(value * 100) / 100) })
+                  /* @__PURE__ */ a3("small", { children: value === null || value === void 0 ? "" : shortLogProb(value) })
                 ]
               },
               position
@@ -4601,6 +4707,7 @@
       /* @__PURE__ */ a3("p", { class: "quiet", role: "status", children: chosen !== null && chosen >= range.start && chosen <= last ? `Chosen: ${tokenText(range, chosen - range.start)}.` : "" })
     ] });
   };
+  var shortLogProb = (value) => Math.abs(value) < 5e-3 && value !== 0 ? value.toExponential(0) : number(Math.round(value * 100) / 100);
   var tokenText = (range, at) => {
     const value = range.log_probs[at];
     const logProb = value === null || value === void 0 ? "none" : decimal(value);
@@ -4618,7 +4725,7 @@
     const row = search.get("row");
     const spot = w2(() => ({ places: { run: view.id, task, rollout }, row }), [view.id, task, rollout, row]);
     const [q2, sort] = [search.get("q") ?? "", search.get("sort") ?? ""];
-    const head = useReply(request("rollout", spot.places, { row, q: q2, sort }), { tick: view.tick });
+    const head = useReply(request("rollout", spot.places, { row, q: q2, sort }), { version: view.version });
     const group = useReply(task === "-" || !head.data ? null : request("task", { run: view.id, task }));
     const panel = search.get("panel") ?? "";
     const pair2 = search.get("diff");
@@ -4826,10 +4933,7 @@
         " ",
         /* @__PURE__ */ a3(Theirs, { text: evaluation.verdict, limit: 60 })
       ] }),
-      evaluation.question && /* @__PURE__ */ a3("details", { children: [
-        /* @__PURE__ */ a3("summary", { children: "Question" }),
-        /* @__PURE__ */ a3(TheirBlock, { text: evaluation.question, label: "Question to the judge" })
-      ] }),
+      evaluation.question && /* @__PURE__ */ a3(Question, { text: evaluation.question }),
       evaluation.answer && /* @__PURE__ */ a3("details", { open: true, children: [
         /* @__PURE__ */ a3("summary", { children: "Answer" }),
         /* @__PURE__ */ a3(TheirBlock, { text: evaluation.answer, label: "Answer of the judge" })
@@ -4842,6 +4946,22 @@
     ] }, at)),
     /* @__PURE__ */ a3(Notes, { texts: panel.notes })
   ] });
+  var OPEN_QUESTION = 600;
+  var END_LINES = 4;
+  var Question = ({ text }) => {
+    const isShort = text.length <= OPEN_QUESTION;
+    const end = text.trimEnd().split("\n").filter((line) => line.trim()).slice(-END_LINES).join("\n").slice(-OPEN_QUESTION);
+    return /* @__PURE__ */ a3($, { children: [
+      /* @__PURE__ */ a3("details", { open: isShort, children: [
+        /* @__PURE__ */ a3("summary", { children: "Question" }),
+        /* @__PURE__ */ a3(TheirBlock, { text, label: "Question to the judge" })
+      ] }),
+      !isShort && /* @__PURE__ */ a3($, { children: [
+        /* @__PURE__ */ a3("p", { class: "quiet", children: "It ends with:" }),
+        /* @__PURE__ */ a3(TheirBlock, { text: end, label: "End of the question to the judge" })
+      ] })
+    ] });
+  };
   var AttemptList = ({ spot }) => {
     const reply = useReply(request("attempts", spot.places));
     return /* @__PURE__ */ a3(Panel, { reply, title: "Failed attempts", class: "side-panel", children: (data) => /* @__PURE__ */ a3($, { children: [
@@ -4912,6 +5032,7 @@
         /* @__PURE__ */ a3("h3", { children: visible(command.name) }),
         /* @__PURE__ */ a3(Command, { name: visible(command.name), text: command.name === "link" ? location.origin + command.value : command.value })
       ] }, command.name)),
+      data.missing && /* @__PURE__ */ a3("p", { class: "quiet", children: /* @__PURE__ */ a3(WithOptions, { text: visible(data.missing) }) }),
       /* @__PURE__ */ a3("button", { type: "button", onClick: () => void download(request("download", spot.places, { row: spot.row }), `${name.replaceAll(":", "-")}.json`), children: "Download the row" })
     ] }) });
   };
@@ -4927,9 +5048,7 @@
   ];
   var RENEW_MS2 = 2e3;
   var placeOfPart = (run, part2) => part2 === "overview" ? runPlace(run) : part2 === "tasks" || part2 === "rollouts" ? tablePlace(run, part2) : `/r/${run}/${part2}`;
-  var useGrowth = (value) => {
-    const first = T2(null);
-    first.current ??= value;
+  var useSlow = (value) => {
     const [slow, setSlow] = d2(value);
     const last = T2(0);
     A2(() => {
@@ -4941,7 +5060,7 @@
       }, wait);
       return () => clearTimeout(timer);
     }, [value, slow]);
-    return (slow ?? 0) - (slow === null ? 0 : first.current ?? 0);
+    return slow;
   };
   var isUnread = (base) => !base.complete || base.total_bytes === 0;
   var RunLayout = ({ run, part: part2, task, rollout, children }) => {
@@ -4949,7 +5068,7 @@
     const page2 = useReply(request("run", { run }));
     const base = live?.base ?? page2.data?.base ?? null;
     useLines(page2.data ? request("live", { run }) : null, setLive);
-    const tick = useGrowth(base?.indexed_bytes ?? null);
+    const version = useSlow(base?.version ?? null);
     const name = visibleLine(page2.data?.title || page2.data?.run.name || (page2.error ? "no run" : "…"), 80);
     useTitle(rollout ? `${task}:${rollout} · ${name}` : task ? `task ${task} · ${name}` : name);
     return /* @__PURE__ */ a3($, { children: [
@@ -4969,7 +5088,7 @@
       /* @__PURE__ */ a3("main", { id: "main", tabIndex: -1, "aria-busy": page2.loading && !page2.data, class: part2 === "t" && rollout !== void 0 ? "wide" : void 0, children: [
         page2.error && /* @__PURE__ */ a3(ErrorBox, { error: page2.error }),
         base && isUnread(base) && /* @__PURE__ */ a3(Indexing, { base }),
-        !page2.error && children({ id: run, name, page: page2, live, tick })
+        !page2.error && children({ id: run, name, page: page2, live, version })
       ] })
     ] });
   };
@@ -4980,7 +5099,7 @@
       /* @__PURE__ */ a3("span", { class: "dot", "aria-hidden": "true" }),
       " running, ",
       percent(run.requested ? ended / run.requested : null),
-      run.left_s !== null && `, ${duration(run.left_s)} left`,
+      run.left_s !== null ? `, ${duration(run.left_s)} left` : run.health === "standing still" && ", standing still",
       run.age_s !== null && /* @__PURE__ */ a3("span", { class: "quiet", children: [
         " (numbers are ",
         duration(run.age_s),
@@ -5004,7 +5123,7 @@
   var RunOverview = ({ view }) => {
     useRowKeys();
     const { id, page: page2, live } = view;
-    const figures = useReply(request("figures", { run: id }), { tick: view.tick });
+    const figures = useReply(request("figures", { run: id }), { version: view.version });
     const again = figures.again;
     const isRunning = live?.run.state === "running";
     A2(() => {
@@ -5019,7 +5138,20 @@
     return /* @__PURE__ */ a3($, { children: [
       page2.data ? /* @__PURE__ */ a3(Head, { page: page2.data }) : /* @__PURE__ */ a3("h1", { children: view.name }),
       isRunning && /* @__PURE__ */ a3(LivePanel, { live, run: id }),
-      /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id, isRunning }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
+      /* @__PURE__ */ a3(Panel, { reply: figures, class: "first", children: (data) => data.figures ? /* @__PURE__ */ a3($, { children: [
+        isRunning && /* @__PURE__ */ a3(ReadSoFar, { figures: data.figures, at: data.computed_at }),
+        /* @__PURE__ */ a3(FigureParts, { figures: data.figures, run: id, isRunning })
+      ] }) : /* @__PURE__ */ a3(Notes, { texts: [data.absent || "Nothing is scored yet."], title: "No figures." }) })
+    ] });
+  };
+  var ReadSoFar = ({ figures, at }) => {
+    const scored = figures.outcomes.find((line) => line.name === "scored")?.count ?? 0;
+    return /* @__PURE__ */ a3("p", { class: "quiet read-so-far", children: [
+      "The figures below are of the ",
+      amount(scored, "scored rollout"),
+      " that were read until ",
+      clock(at),
+      ". They follow every 10 s."
     ] });
   };
   var Head = ({ page: page2 }) => /* @__PURE__ */ a3($, { children: [
@@ -5030,6 +5162,7 @@
       "Its jobs: ",
       /* @__PURE__ */ a3(Theirs, { text: cluster.name })
     ] }, cluster.id)) }),
+    page2.group_problem && /* @__PURE__ */ a3("p", { class: "error", role: "alert", children: visible(page2.group_problem) }),
     /* @__PURE__ */ a3(Notes, { texts: page2.marks }),
     page2.problems.length > 0 && /* @__PURE__ */ a3("p", { class: "quiet", children: [
       amount(page2.problems.length, "line"),
@@ -5043,10 +5176,11 @@
     const ended = line.scored + line.failed;
     return /* @__PURE__ */ a3("section", { class: "live first", "aria-labelledby": "live-title", children: [
       /* @__PURE__ */ a3("h2", { id: "live-title", children: "Running now" }),
+      /* @__PURE__ */ a3(HealthLine, { run: line }),
       /* @__PURE__ */ a3("dl", { class: "key-figures", children: [
         /* @__PURE__ */ a3(Key, { name: "Ended", value: percent(line.requested ? ended / line.requested : null), note: `${count(ended)} of ${count(line.requested)}` }),
-        /* @__PURE__ */ a3(Key, { name: "Rate", value: line.rate === null ? "–" : `${decimal(line.rate, line.rate < 10 ? 2 : 0)}/s`, note: "rollouts that end" }),
-        /* @__PURE__ */ a3(Key, { name: "Time left", value: duration(line.left_s), note: "at this rate" }),
+        /* @__PURE__ */ a3(Key, { name: "Rate", value: line.rate === null ? "–" : `${decimal(line.rate, line.rate < 10 ? 2 : 0)}/s`, note: "rollouts that ended, last minute" }),
+        /* @__PURE__ */ a3(Key, { name: "Time left", value: duration(line.left_s), note: line.left_s !== null ? "at this rate" : line.health === "standing still" ? "nothing ends now" : "too few have ended to say" }),
         /* @__PURE__ */ a3(Key, { name: "In flight", value: line.in_flight === null ? "–" : count(line.in_flight), note: "rollouts" })
       ] }),
       /* @__PURE__ */ a3("div", { class: "share-line", children: /* @__PURE__ */ a3(
@@ -5083,7 +5217,6 @@
             /* @__PURE__ */ a3("th", { scope: "col", children: "Rollout" }),
             /* @__PURE__ */ a3("th", { scope: "col", children: "Phase" }),
             /* @__PURE__ */ a3("th", { scope: "col", children: "Awaits" }),
-            /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Since" }),
             /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Age" })
           ] }) }),
           /* @__PURE__ */ a3("tbody", { children: live.oldest.map((flight) => /* @__PURE__ */ a3("tr", { children: [
@@ -5096,8 +5229,13 @@
             ] }),
             /* @__PURE__ */ a3("td", { children: visible(flight.phase) }),
             /* @__PURE__ */ a3("td", { children: /* @__PURE__ */ a3(Theirs, { text: flight.awaiting || "–" }) }),
-            /* @__PURE__ */ a3("td", { class: "n", children: duration(flight.awaiting_s) }),
-            /* @__PURE__ */ a3("td", { class: "n", children: duration(flight.age_s) })
+            /* @__PURE__ */ a3("td", { class: "n", children: [
+              duration(flight.age_s),
+              isShorter(flight.awaiting_s, flight.age_s) && /* @__PURE__ */ a3("small", { children: [
+                "waits ",
+                duration(flight.awaiting_s)
+              ] })
+            ] })
           ] }, `${flight.task}:${flight.rollout}`)) })
         ] }) })
       ] }),
@@ -5107,6 +5245,17 @@
       ] })
     ] });
   };
+  var isShorter = (waitS, ageS) => ageS >= 1 && waitS < 0.9 * ageS;
+  var HEALTH_TONES = { slow: "warning", failing: "error", "standing still": "error" };
+  var HealthLine = ({ run }) => run.health ? /* @__PURE__ */ a3("p", { class: "health", role: "status", children: [
+    /* @__PURE__ */ a3("span", { class: `severity ${HEALTH_TONES[run.health] ?? "note"}`, children: run.health }),
+    " ",
+    fullSentence(visible(run.health_text)),
+    run.health_advice && /* @__PURE__ */ a3($, { children: [
+      " ",
+      /* @__PURE__ */ a3(WithOptions, { text: visible(run.health_advice) })
+    ] })
+  ] }) : null;
   var Key = ({ name, value, note }) => /* @__PURE__ */ a3("div", { children: [
     /* @__PURE__ */ a3("dt", { children: name }),
     /* @__PURE__ */ a3("dd", { children: [
@@ -5122,7 +5271,11 @@
         visible(remark.head),
         " "
       ] }),
-      /* @__PURE__ */ a3(WithOptions, { text: visible(remark.text) })
+      /* @__PURE__ */ a3(WithOptions, { text: visible(remark.text) }),
+      remark.query && /* @__PURE__ */ a3($, { children: [
+        " ",
+        /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", remark.query), children: "List them" })
+      ] })
     ] }, remark.head)) }),
     /* @__PURE__ */ a3(Notes, { texts: figures.notices }),
     /* @__PURE__ */ a3("h2", { class: "section", children: "What the rewards say" }),
@@ -5173,13 +5326,16 @@
   var Charts = ({ figures, run }) => {
     const link = (bar) => bar.query ? tablePlace(run, bar.of, bar.query) : null;
     const last = figures.pass_rates.length - 1;
+    const isByRate = Boolean(figures.pass_rates[last]?.label.endsWith("%"));
+    const [first, final] = [figures.curve[0], figures.curve[figures.curve.length - 1]];
+    const fewer = first && final && final.tasks < first.tasks ? ` Only ${count(final.tasks)} of ${amount(first.tasks, "task")} have ${final.k} scored rollouts.` : "";
     return /* @__PURE__ */ a3($, { children: [
-      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: "Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.", heads: ["Pass rate", "Tasks", "Share"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
+      figures.pass_rates.length > 0 && /* @__PURE__ */ a3(Figure, { title: "Pass rate of tasks", reading: `Tasks at both ends teach a group-relative method nothing. Choose a bar to list its tasks.${isByRate ? " Not all have as many scored rollouts, or they have many: bars are rates." : ""}`, heads: ["Pass rate", "Tasks", "Share"], rows: barRows(figures.pass_rates), children: /* @__PURE__ */ a3(
         ColumnChart,
         {
           bars: figures.pass_rates,
           unit: "task",
-          title: figures.pass_rates[last]?.label.endsWith("%") ? "pass rate up to, percent" : `rollouts solved, of ${last}`,
+          title: isByRate ? "pass rate up to, percent" : `rollouts solved, of ${last}`,
           label: "Tasks by pass rate",
           link,
           tone: (_3, at) => at === 0 ? "never" : at === last ? "always" : "sometimes"
@@ -5189,7 +5345,7 @@
         Figure,
         {
           title: figures.binary ? "pass@k and pass^k" : "Best of k",
-          reading: "How much the best of k rollouts gains over one. Whiskers: 95 %.",
+          reading: `How much the best of k rollouts gains over one. Whiskers: 95 %.${fewer}`,
           heads: ["k", figures.binary ? "pass@k" : "best of k", "95 %", ...figures.binary ? ["pass^k"] : [], "Tasks"],
           rows: figures.curve.map((point) => [
             String(point.k),
@@ -5266,7 +5422,15 @@
           /* @__PURE__ */ a3("small", { children: interval(group.mean_reward?.low, group.mean_reward?.high) })
         ] }),
         /* @__PURE__ */ a3("td", { class: "n", children: rate(group.pass_at_1) }),
-        mostK > 1 && /* @__PURE__ */ a3("td", { class: "n", children: group.best_k === mostK ? rate(group.best) : "–" }),
+        mostK > 1 && /* @__PURE__ */ a3("td", { class: "n", children: [
+          group.best_k === mostK ? rate(group.best) : "–",
+          group.best_k === mostK && group.best_tasks < group.scored_tasks && /* @__PURE__ */ a3("small", { children: [
+            "over ",
+            count(group.best_tasks),
+            " of ",
+            amount(group.scored_tasks, "task")
+          ] })
+        ] }),
         /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(
           ShareBar,
           {
@@ -5370,7 +5534,11 @@
     const ended = run.scored + run.failed;
     return /* @__PURE__ */ a3("tr", { "data-row": true, class: run.state, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: [
-        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.environment || run.name, limit: 80 }) }),
+        /* @__PURE__ */ a3("a", { href: runPlace(run.id), children: /* @__PURE__ */ a3(Theirs, { text: run.name, limit: 80 }) }),
+        run.environment && run.environment !== run.name && /* @__PURE__ */ a3("span", { class: "quiet", children: [
+          " ",
+          /* @__PURE__ */ a3(Theirs, { text: run.environment, limit: 60 })
+        ] }),
         /* @__PURE__ */ a3("small", { children: /* @__PURE__ */ a3(FilePath, { text: path, limit: 120 }) }),
         run.problem && /* @__PURE__ */ a3("small", { class: "problem", children: sentence(visible(run.problem)) })
       ] }),
@@ -5379,7 +5547,7 @@
         /* @__PURE__ */ a3("span", { class: `state ${run.state}`, children: STATES[run.state] }),
         run.state === "running" && /* @__PURE__ */ a3("small", { children: [
           run.rate !== null && `${decimal(run.rate, 1)}/s`,
-          run.left_s !== null && `, ${duration(run.left_s)} left`,
+          run.left_s !== null ? `, ${duration(run.left_s)} left` : run.health === "standing still" && ", standing still",
           run.age_s !== null && `, ${duration(run.age_s)} old`
         ] })
       ] }),
@@ -5416,14 +5584,17 @@
     const low = Number(search.get("low") ?? LOW);
     const high = Number(search.get("high") ?? HIGH);
     const offset = Number(search.get("offset") ?? 0);
-    const reply = useReply(request("select", { run: view.id }, { low, high, offset }), { tick: view.tick });
+    const reply = useReply(request("select", { run: view.id }, { low, high, offset }), { version: view.version });
     return /* @__PURE__ */ a3($, { children: [
       /* @__PURE__ */ a3("h1", { class: "small", children: "Which tasks can teach this model now?" }),
       /* @__PURE__ */ a3("p", { class: "lead", children: "Tasks whose pass rate lies in the band are kept. At both ends a group-relative method learns nothing." }),
       /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (selection) => /* @__PURE__ */ a3($, { children: [
         /* @__PURE__ */ a3(Band, { low, high, bars: selection.rates }),
         /* @__PURE__ */ a3(Verdicts, { selection }),
+        /* @__PURE__ */ a3("p", { class: "quiet", children: "Borderline: the 90 % interval of the pass rate includes an edge of the band, so more rollouts may change the verdict." }),
+        /* @__PURE__ */ a3(Failures, { failures: selection.failures, run: view.id }),
         /* @__PURE__ */ a3(Command, { name: "The command that writes these tasks", text: selection.command }),
+        /* @__PURE__ */ a3("p", { class: "quiet", children: /* @__PURE__ */ a3(WithOptions, { text: visible(selection.command_note) }) }),
         /* @__PURE__ */ a3(Notes, { texts: selection.notices }),
         /* @__PURE__ */ a3(Tasks2, { selection, run: view.id }),
         selection.total > SIZE3 && /* @__PURE__ */ a3(PageButtons, { offset: selection.offset, total: selection.total })
@@ -5491,16 +5662,37 @@
         /* @__PURE__ */ a3("small", { children: [
           percent(selection.total ? verdict.count / selection.total : null),
           " of the tasks"
+        ] }),
+        verdict.borderline > 0 && /* @__PURE__ */ a3("small", { children: [
+          count(verdict.borderline),
+          " of them borderline"
         ] })
       ] })
     ] }, verdict.name)),
-    /* @__PURE__ */ a3("div", { children: [
-      /* @__PURE__ */ a3("dt", { children: "rollouts still needed" }),
+    /* @__PURE__ */ a3(Needed, { verdicts: selection.verdicts })
+  ] });
+  var Needed = ({ verdicts }) => {
+    const sum = (of) => verdicts.reduce((total, verdict) => total + of(verdict), 0);
+    const [borderline, onEdge] = [sum((verdict) => verdict.borderline), sum((verdict) => verdict.on_edge)];
+    return /* @__PURE__ */ a3("div", { children: [
+      /* @__PURE__ */ a3("dt", { children: "more rollouts" }),
       /* @__PURE__ */ a3("dd", { children: [
-        count(selection.more_rollouts),
-        /* @__PURE__ */ a3("small", { children: "to settle borderline tasks" })
+        count(sum((verdict) => verdict.more_rollouts)),
+        /* @__PURE__ */ a3("small", { children: [
+          "to decide ",
+          amount(borderline - onEdge, "borderline task")
+        ] }),
+        onEdge > 0 && /* @__PURE__ */ a3("small", { children: [
+          count(onEdge),
+          " on an edge itself"
+        ] })
       ] })
-    ] })
+    ] });
+  };
+  var Failures = ({ failures, run }) => failures.length === 0 ? null : /* @__PURE__ */ a3("p", { class: "quiet", children: [
+    "Not counted, neither as solved nor as failed: ",
+    /* @__PURE__ */ a3("a", { href: `/r/${run}/failures`, children: failures.map((failure) => `${visible(failure.name)} ${count(failure.count)}`).join(", ") }),
+    "."
   ] });
   var Tasks2 = ({ selection, run }) => {
     const [all, showAll] = d2(false);
@@ -5527,7 +5719,10 @@
     ] }) }),
     /* @__PURE__ */ a3("tbody", { children: tasks.map((task) => /* @__PURE__ */ a3("tr", { "data-row": true, children: [
       /* @__PURE__ */ a3("th", { scope: "row", children: /* @__PURE__ */ a3("a", { href: taskPlace(run, task.task), children: visible(String(task.task)) }) }),
-      /* @__PURE__ */ a3("td", { class: "nowrap", children: visible(task.verdict) }),
+      /* @__PURE__ */ a3("td", { class: "nowrap", children: [
+        visible(task.verdict),
+        task.borderline && /* @__PURE__ */ a3("small", { children: "borderline" })
+      ] }),
       /* @__PURE__ */ a3("td", { class: "n", children: percent(task.pass_rate) }),
       /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: task.pass_rate ?? 0, tone: task.verdict === "kept" ? "sometimes" : "plain" }) }),
       /* @__PURE__ */ a3("td", { class: "n", children: task.low === null ? "" : `${percent(task.low)} to ${percent(task.high)}` }),
@@ -5540,7 +5735,7 @@
       ] }),
       /* @__PURE__ */ a3("td", { class: "n", children: decimal(task.learnability) }),
       /* @__PURE__ */ a3("td", { class: "n", children: number(task.output_tokens) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: task.more_rollouts === null ? "" : count(task.more_rollouts) })
+      /* @__PURE__ */ a3("td", { class: "n", children: task.more_rollouts !== null ? count(task.more_rollouts) : task.borderline ? /* @__PURE__ */ a3("small", { children: "on an edge itself" }) : "" })
     ] }, task.task)) })
   ] }) });
   var PageButtons = ({ offset, total }) => {
@@ -5591,13 +5786,13 @@
     A2(() => {
       if (first && !search.has("q")) setParameters({ q: first });
     }, [first]);
-    const { id, tick } = view;
+    const { id, version } = view;
     const places = { run: id };
-    const columns = useReply(request("columns", places), { tick });
+    const columns = useReply(request("columns", places), { version });
     const page2 = { q: query, sort, offset, limit: SIZE4, columns: chosen };
-    const table = useReply(of === "tasks" ? request("tasks", places, page2) : request("rollouts", places, page2), { tick });
-    const facets = useReply(request("facets", places, { q: query, of }), { tick });
-    const histograms = useReply(request("histograms", places, { q: query, of }), { tick });
+    const table = useReply(of === "tasks" ? request("tasks", places, page2) : request("rollouts", places, page2), { version });
+    const facets = useReply(request("facets", places, { q: query, of }), { version });
+    const histograms = useReply(request("histograms", places, { q: query, of }), { version });
     const all = columns.data?.[of] ?? [];
     const data = table.data;
     const isSearch = data !== null && "streaming" in data && data.streaming;
@@ -5612,7 +5807,7 @@
           facets.error && facets.error.status !== 400 && /* @__PURE__ */ a3(ErrorBox, { error: facets.error })
         ] }),
         /* @__PURE__ */ a3("div", { class: "table-part", "aria-busy": table.loading, children: [
-          isOld && /* @__PURE__ */ a3(QueryExamples, {}),
+          isOld && /* @__PURE__ */ a3(QueryExamples, { place: of }),
           data && !isOld && /* @__PURE__ */ a3($, { children: [
             !isSearch && /* @__PURE__ */ a3("div", { class: "table-tools", children: [
               /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of }),
@@ -5620,7 +5815,7 @@
             ] }),
             isSearch ? /* @__PURE__ */ a3(Search, { run: id, query }) : /* @__PURE__ */ a3(Table, { label: of, sort, heads: of === "tasks" ? taskHeads(data.columns) : rolloutHeads(data.columns), children: "streaming" in data ? /* @__PURE__ */ a3(RolloutRows, { table: data, run: id, query, sort }) : /* @__PURE__ */ a3(TaskRows, { table: data, run: id }) }),
             data.absent.length > 0 && /* @__PURE__ */ a3("p", { children: data.absent.map((line) => sentence(visible(line))).join(" ") }),
-            data.matches === 0 && query && /* @__PURE__ */ a3(QueryExamples, {}),
+            data.matches === 0 && query && /* @__PURE__ */ a3(QueryExamples, { place: of }),
             !isSearch && data.matches > SIZE4 && /* @__PURE__ */ a3(Pages, { offset: data.offset, size: SIZE4, matches: data.matches, total: data.total, noun: of, below: true })
           ] })
         ] })
@@ -5752,7 +5947,7 @@
 
   // src/pages/task.tsx
   var TaskPage = ({ view, task, search }) => {
-    const reply = useReply(request("task", { run: view.id, task }), { tick: view.tick });
+    const reply = useReply(request("task", { run: view.id, task }), { version: view.version });
     const pair2 = search.get("diff");
     if (pair2) return /* @__PURE__ */ a3(DiffView, { search }, pair2);
     return /* @__PURE__ */ a3(Panel, { reply, class: "first", children: (group) => /* @__PURE__ */ a3(Group, { group, run: view.id, picked: search.get("pick") }, String(group.task)) });
@@ -5809,7 +6004,7 @@
       ] }),
       /* @__PURE__ */ a3("div", { class: "columns", children: [
         group.difference && /* @__PURE__ */ a3(Difference, { difference: group.difference, diff, total: group.members.length }),
-        group.answers.length > 0 && /* @__PURE__ */ a3(Answers, { group, run })
+        (group.answers.length > 0 || group.expected) && /* @__PURE__ */ a3(Answers, { group, run })
       ] }),
       /* @__PURE__ */ a3("h2", { class: "section", children: "Rollouts, the highest reward first" }),
       group.rollouts > group.members.length && /* @__PURE__ */ a3("p", { class: "quiet", children: [
@@ -5819,7 +6014,7 @@
         " are shown. ",
         /* @__PURE__ */ a3("a", { href: tablePlace(run, "rollouts", equals("task", String(group.task))), children: "All of them" })
       ] }),
-      /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, tone: toneOf(member, best, worst) }, member.row)) })
+      /* @__PURE__ */ a3("ol", { class: "members", children: group.members.map((member) => /* @__PURE__ */ a3(Member, { member, group, run, picked, best, tone: toneOf(member, best, worst) }, member.row)) })
     ] });
   };
   var NOTHING = "nothing";
@@ -5835,15 +6030,28 @@
       difference.item + 1,
       " of the output:"
     ] }),
-    /* @__PURE__ */ a3("table", { children: /* @__PURE__ */ a3("tbody", { children: difference.variants.map((variant) => /* @__PURE__ */ a3("tr", { children: [
-      /* @__PURE__ */ a3("th", { scope: "row", children: variant.name === NOTHING ? "no output there" : /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
-      /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: variant.count / total, tone: "plain" }) }),
-      /* @__PURE__ */ a3("td", { class: "n", children: amount(variant.count, "rollout") })
-    ] }, variant.name)) }) }),
+    /* @__PURE__ */ a3("table", { children: [
+      /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "col", children: "Goes on with" }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "wide", children: /* @__PURE__ */ a3("span", { class: "hidden", children: "Share as a bar" }) }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Rollouts" }),
+        /* @__PURE__ */ a3("th", { scope: "col", class: "n", children: "Mean reward" })
+      ] }) }),
+      /* @__PURE__ */ a3("tbody", { children: difference.variants.map((variant) => /* @__PURE__ */ a3("tr", { children: [
+        /* @__PURE__ */ a3("th", { scope: "row", children: variant.name === NOTHING ? "no output there" : /* @__PURE__ */ a3(Theirs, { text: variant.name, limit: 60 }) }),
+        /* @__PURE__ */ a3("td", { class: "wide", children: /* @__PURE__ */ a3(Meter, { share: variant.count / total, tone: "plain" }) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: count(variant.count) }),
+        /* @__PURE__ */ a3("td", { class: "n", children: decimal(variant.mean_reward) })
+      ] }, variant.name)) })
+    ] }),
     diff && /* @__PURE__ */ a3("p", { children: /* @__PURE__ */ a3("a", { href: diff, class: "button", children: "Best against worst" }) })
   ] });
   var Answers = ({ group, run }) => /* @__PURE__ */ a3("section", { children: [
     /* @__PURE__ */ a3("h2", { children: "Answers" }),
+    group.expected && /* @__PURE__ */ a3("p", { class: "reading", children: [
+      "Expected: ",
+      /* @__PURE__ */ a3(Theirs, { text: group.expected, limit: 90 })
+    ] }),
     /* @__PURE__ */ a3("table", { children: [
       /* @__PURE__ */ a3("thead", { children: /* @__PURE__ */ a3("tr", { children: [
         /* @__PURE__ */ a3("th", { scope: "col", children: "Answer" }),
@@ -5857,7 +6065,7 @@
       ] }, answer.answer)) })
     ] })
   ] });
-  var Member = ({ member, group, run, picked, tone }) => {
+  var Member = ({ member, group, run, picked, best, tone }) => {
     const other = group.members.find((candidate) => String(candidate.row) === picked);
     const components = Object.entries(member.components);
     const name = member.rollout === null ? `row ${member.row}` : `rollout ${member.rollout}`;
@@ -5877,10 +6085,13 @@
         /* @__PURE__ */ a3("dd", { children: number(value) })
       ] }, component)) }),
       member.answer ? /* @__PURE__ */ a3("pre", { class: "theirs answer", dir: "auto", tabIndex: 0, role: "region", "aria-label": `End of the answer of ${name}`, children: visible(member.answer) }) : /* @__PURE__ */ a3("p", { class: "quiet", children: "no answer" }),
-      picked === String(member.row) ? /* @__PURE__ */ a3("button", { type: "button", "aria-pressed": "true", onClick: () => setParameters({ pick: null }), children: "Picked" }) : other ? /* @__PURE__ */ a3("a", { class: "button", href: placeOfDiff(run, group.task, other, member), children: [
-        "Difference to ",
-        other.rollout === null ? `row ${other.row}` : other.rollout
-      ] }) : /* @__PURE__ */ a3("button", { type: "button", "aria-label": `Pick for diff: ${name}`, onClick: () => setParameters({ pick: String(member.row) }), children: "Pick for diff" })
+      /* @__PURE__ */ a3("div", { class: "links", children: [
+        picked === String(member.row) ? /* @__PURE__ */ a3("button", { type: "button", "aria-pressed": "true", onClick: () => setParameters({ pick: null }), children: "Picked" }) : other ? /* @__PURE__ */ a3("a", { class: "button", href: placeOfDiff(run, group.task, other, member), children: [
+          "Difference to ",
+          other.rollout === null ? `row ${other.row}` : other.rollout
+        ] }) : /* @__PURE__ */ a3("button", { type: "button", "aria-label": `Pick for diff: ${name}`, onClick: () => setParameters({ pick: String(member.row) }), children: "Pick for diff" }),
+        picked === null && best && best !== member && /* @__PURE__ */ a3("a", { class: "button", href: placeOfDiff(run, group.task, best, member), "aria-label": `Against the best: ${name}`, children: "Against the best" })
+      ] })
     ] });
   };
 
