@@ -195,7 +195,7 @@ def test_several_models_are_listed_to_choose_from(monkeypatch: pytest.MonkeyPatc
         error = refused(f"ollama:{server.url}")
 
     assert "serves 2 models: a, b" in error.message
-    assert f"NAME@{server.url}" in error.hint
+    assert error.hint == f"choose one: --model ollama:a@{server.url}"
 
 
 @pytest.mark.parametrize(

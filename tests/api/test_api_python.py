@@ -12,6 +12,7 @@ import pytest
 
 import palestra
 from palestra import Run
+from palestra.analysis import QueryError
 from palestra.errors import BadInput, ConfigError, InputDataError
 from palestra.testing import scripted_endpoint
 
@@ -87,6 +88,8 @@ def test_rollouts_are_filtered_by_a_query(shelf: Path, model: str) -> None:
     assert [(r.task, r.rollout) for r in run.rollouts("reward>=1")] == [(0, 0)]
     assert [r.task for r in run.rollouts("topic:even outcome:scored")] == [1]
     assert [r.task for r in run.rollouts("class:verifier_error")] == [3]
+    assert [r.task for r in run.rollouts("outcome:failed")] == [3]
+    assert [r.task for r in run.rollouts("outcome!=failed")] == [0, 1, 2]
     assert [r.task for r in run.rollouts("-has:reward or reward_components.right:1")] == [0, 3]
 
 
@@ -97,13 +100,61 @@ def test_a_query_that_cannot_be_read_names_the_place(shelf: Path, model: str) ->
         run.rollouts("(reward<1")
 
 
-def test_a_query_that_nothing_matches_warns_of_what_no_rollout_has(shelf: Path, model: str) -> None:
+def test_a_query_with_a_range_of_another_language_is_refused(shelf: Path, model: str) -> None:
     run = evaluated(shelf, model)
 
-    with pytest.warns(UserWarning, match=r"outcome:failed; its values here: scored \(\d\)"):
-        assert not list(run.rollouts("outcome:failed"))
-    with pytest.warns(UserWarning, match="no rollout has a field 'topik'; did you mean 'topic'"):
-        assert not list(run.rollouts("topik:even"))
+    with pytest.raises(ConfigError) as raised:
+        list(run.rollouts("task:0-3"))
+    assert "task:0..3" in raised.value.hint
+    with pytest.raises(ConfigError, match=r"reward_components\.right"):
+        list(run.rollouts("right:1"))
+
+
+def test_a_query_that_nothing_matches_warns_of_the_value(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.warns(UserWarning, match=r"topic:evn; its values here: odd"):
+        assert not list(run.rollouts("topic:evn"))
+
+
+@pytest.mark.parametrize(
+    ("query", "nearest"),
+    [
+        ("rewrd<1", "reward"),
+        ("topik:even", "topic"),
+        ("status:failed", "outcome"),
+        ("reward<9 or -rewrd<1", "reward"),
+        ("reward_components.rigt:1", "reward_components.right"),
+    ],
+)
+def test_a_field_that_no_rollout_has_is_an_error_with_the_nearest(
+    query: str, nearest: str, shelf: Path, model: str
+) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.raises(QueryError) as caught:
+        list(run.rollouts(query))
+
+    assert caught.value.nearest == nearest
+
+
+def test_a_field_that_is_nowhere_can_be_asked_for_by_its_absence(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    assert len(list(run.rollouts("-has:zzz"))) == run.requested
+
+
+def test_a_query_that_sorts_is_refused(shelf: Path, model: str) -> None:
+    with pytest.raises(QueryError, match="sort:"):
+        evaluated(shelf, model, limit=1).rollouts("reward<1 sort:reward")
+
+
+def test_a_field_of_some_rollouts_alone_can_be_queried(shelf: Path, model: str) -> None:
+    rows = [{"question": "1+0", "total": 1}, {"question": "1+1", "total": 2, "hint": "two"}]
+    run = evaluated(shelf, model, data=rows)
+
+    assert [r.task for r in run.rollouts("hint:two")] == [1]
+    assert [r.task for r in run.rollouts("-has:hint")] == [0]
 
 
 def test_a_failure_says_what_helps(shelf: Path, model: str) -> None:
@@ -112,6 +163,7 @@ def test_a_failure_says_what_helps(shelf: Path, model: str) -> None:
     assert failure.outcome == "verifier_error"
     assert failure.attempts[-1].message == "shelf/verify raised ValueError: four is not liked"
     assert "palestra reverify" in failure.remedy
+    assert f"--only {failure.task}:{failure.rollout} " in failure.remedy
     assert failure.transcript[-1].text == "1"
 
 
@@ -125,7 +177,8 @@ def test_a_profile_has_the_groups_of_a_field(shelf: Path, model: str) -> None:
 def test_a_diagnosis_names_the_cause(shelf: Path, model: str) -> None:
     diagnosis = evaluated(shelf, model).diagnose()
 
-    assert [finding.cause for finding in diagnosis.findings] == ["verifier.raises"]
+    causes = [finding.cause for finding in diagnosis.findings]
+    assert causes == ["verifier.raises", "verifier.reward-outside-rules"]
 
 
 def test_stored_answers_are_verified_again_without_the_model(shelf: Path, model: str) -> None:
@@ -154,6 +207,58 @@ def test_chosen_tasks_are_saved_and_run_again(shelf: Path, model: str) -> None:
     again = evaluated(shelf, model, data=chosen)
 
     assert again.requested == len(chosen.read_text().splitlines()) == 2
+    comparison = palestra.compare(run, again, allow_unmatched=True)
+    assert (comparison.tasks, comparison.metrics[0].difference.value) == (2, 0.0)
+
+
+CHOSEN = "chosen by their rewards"
+
+
+def test_a_run_of_tasks_that_rewards_chose_says_so_everywhere(
+    shelf: Path, model: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = evaluated(shelf, model)
+    chosen = run.select(band=(0.0, 0.5)).save("learn.jsonl")
+    again = palestra.evaluate(shelf, model=model, data=chosen, progress=True)
+    (shelf.parent / "learn_provenance.json").unlink()
+    further = evaluated(shelf, model, data=again.select(band=(0, 0), limit=1).save("hard.jsonl"))
+
+    assert CHOSEN in capfd.readouterr().err
+    assert CHOSEN in again.report().read_text()
+    for earlier, later in ((run, again), (again, further), (run, further)):
+        comparison = palestra.compare(earlier, later, allow_unmatched=True)
+        assert f"the tasks of B were {CHOSEN} in A" in "; ".join(comparison.notices)
+
+
+def test_a_run_of_tasks_that_rewards_did_not_choose_says_nothing(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+    failed = evaluated(shelf, model, data=run.select(failed=True).save("failed.jsonl"))
+    limited = evaluated(shelf, model, limit=2)
+    whole = evaluated(shelf, model, data=limited.select(band=(0, 1)).save("whole.jsonl"))
+    low = run.select(band=(0.0, 0.5)).save("low.jsonl")
+    twice = [evaluated(shelf, model, data=low) for _ in range(2)]
+
+    assert CHOSEN not in failed.report().read_text()
+    for pair in ((run, limited), (limited, whole), twice):
+        comparison = palestra.compare(*pair, allow_unmatched=True)
+        assert CHOSEN not in "; ".join(comparison.notices)
+
+
+def test_failed_tasks_are_run_again(shelf: Path, model: str) -> None:
+    failed_tasks = evaluated(shelf, model, repeats=2).select(failed=True)
+
+    assert list(failed_tasks.kept) == [3]
+    again = evaluated(shelf, model, data=failed_tasks.save("again.jsonl"))
+    assert again.outcomes == {"verifier_error": 1}
+
+
+def test_no_task_failed_is_an_error_to_save(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model, data=[{"question": "1+0", "total": 1}])
+
+    with pytest.raises(ConfigError) as refused:
+        run.select(failed=True).save("again.jsonl")
+
+    assert "nothing to collect again" in refused.value.hint
 
 
 def test_rows_in_memory_replace_the_data(shelf: Path, model: str) -> None:
@@ -178,6 +283,31 @@ def test_a_run_becomes_a_table_with_a_row_per_request(shelf: Path, model: str) -
 
     assert list(frame["outcome"]) == ["scored", "scored", "scored", "verifier_error"]
     assert frame["reward"].isna().sum() == 1
+    assert dict(frame.groupby("topic").reward.count()) == {"even": 1, "odd": 2}
+    assert run.to_arrow().column("topic").to_pylist() == list(frame["topic"])
+
+
+def test_a_long_text_is_no_value_of_the_table(shelf: Path, model: str) -> None:
+    rows = [{"question": "1", "total": 1, "note": text} for text in ("a" * 1_000, "a" * 1_001)]
+
+    assert list(evaluated(shelf, model, data=rows).to_pandas()["note"].isna()) == [False, True]
+
+
+def test_arguments_are_named_as_python_writes_them(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.raises(ConfigError, match=r"^model 'locla'"):
+        evaluated(shelf, "locla")
+    with pytest.raises(ConfigError, match="did you mean 'topic'"):
+        run.profile(group_by="topc")
+
+
+def test_a_metric_is_a_name_or_several(shelf: Path, model: str) -> None:
+    run, again = evaluated(shelf, model), evaluated(shelf, model)
+
+    assert [m.name for m in palestra.compare(run, again, metrics="pass@1").metrics][-1] == "pass@1"
+    with pytest.raises(ConfigError, match="did you mean 'pass@2'"):
+        palestra.compare(run, again, metrics=["pas@2"])
 
 
 def test_an_evaluation_works_inside_a_running_loop(shelf: Path, model: str) -> None:
@@ -230,6 +360,19 @@ def test_a_class_of_a_cell_is_an_environment(
     run = palestra.evaluate(namespace["TinySums"], model=model, progress=False)
 
     assert (run.environment, run.mean_reward) == ("tiny_sums", 1.0)
+
+
+@pytest.mark.parametrize("call", ["palestra.evaluate({})", "asyncio.run(palestra.aevaluate({}))"])
+def test_a_file_that_evaluates_another_one_while_it_is_imported_is_refused(
+    shelf: Path, model: str, tmp_path: Path, call: str
+) -> None:
+    script = tmp_path / "script.py"
+    arguments = f"{str(shelf)!r}, model={model!r}"
+    script.write_text(f"import asyncio, palestra\n{call.format(arguments)}\n")
+
+    with pytest.raises(ConfigError, match=r"script.py calls palestra.evaluate") as refused:
+        palestra.evaluate(script, model=model)
+    assert "__main__" in str(refused.value.hint)
 
 
 def test_an_object_that_is_no_environment_is_refused(model: str) -> None:

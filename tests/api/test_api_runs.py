@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from palestra import api
-from palestra.analysis import RateBand, SelectionCriteria, provenance_path
-from palestra.errors import ConfigError, InputDataError
+from palestra.analysis import RateBand, SelectionCriteria
+from palestra.errors import BadInput, InputDataError
+from palestra.rollouts import provenance_path
 
 
-def write_run(folder: Path, rewards: Sequence[float], *, question: str = "q") -> str:
-    """The files of a run with one rollout per task."""
+def write_run(
+    folder: Path, rewards: Sequence[float], *, question: str = "q", repeats: int = 1
+) -> str:
+    """The files of a run with `repeats` rollouts per task."""
     folder.mkdir()
-    keys = [{"_ng_task_index": task, "_ng_rollout_index": 0} for task in range(len(rewards))]
+    indices = [divmod(position, repeats) for position in range(len(rewards))]
+    keys = [{"_ng_task_index": task, "_ng_rollout_index": rollout} for task, rollout in indices]
     rows = [
         {"reward": reward, "response": {"model": "tiny"}, **key}
         for key, reward in zip(keys, rewards, strict=True)
@@ -77,9 +81,11 @@ def test_selected_tasks_say_how_they_were_asked_for(tmp_path: Path) -> None:
     assert json.loads(provenance_path(out).read_text())["command"] == "a notebook"
 
 
-def test_nothing_is_selected_without_a_criterion(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="which tasks to select"):
-        api.select(write_run(tmp_path / "a", [1]), SelectionCriteria(band=None))
+def test_tasks_that_are_solved_sometimes_are_selected_without_a_criterion(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [0, 1, 1, 1], repeats=2)
+
+    assert list(api.open_run(run).select().kept) == [0]
+    assert list(api.select(run, SelectionCriteria()).kept) == [0]
 
 
 def test_requests_without_a_reward_are_counted_by_class(tmp_path: Path) -> None:
@@ -90,6 +96,13 @@ def test_requests_without_a_reward_are_counted_by_class(tmp_path: Path) -> None:
     selection = api.select(run, SelectionCriteria(by_learnability=True))
 
     assert selection.failures == {"never ended": 1}
+
+
+def test_an_output_that_readers_would_not_find_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", [1])
+
+    with pytest.raises(BadInput, match=r"such as .*all/rollouts\.jsonl"):
+        api.merge([run], tmp_path / "all", allow_partial=True)
 
 
 def test_a_merge_returns_the_merged_run(tmp_path: Path) -> None:

@@ -64,21 +64,6 @@ from palestra.api.models import (
 from palestra.api.python_calls import Model, acollect, aevaluate, collect, evaluate
 from palestra.api.results import Reverified, Run, TaskSelection, merge, open_run
 from palestra.api.reverification import PreparedReverification, prepared_reverification
-from palestra.api.rollout_records import (
-    FailedAttempt,
-    FailureGroup,
-    RolloutRecord,
-    attempt_of,
-    failure_groups,
-    rollout_record,
-)
-from palestra.api.run_entries import (
-    RUNS_FOLDER,
-    RunEntry,
-    RunState,
-    list_runs,
-    run_entry,
-)
 from palestra.api.runs import RunProfile, ScoreTable, compare, profile, scores, select
 from palestra.api.server_semantics import (
     code_digest,
@@ -87,6 +72,19 @@ from palestra.api.server_semantics import (
     server_semantics,
 )
 from palestra.api.unfinished_runs import unfinished_run
+from palestra.records import (
+    RUNS_FOLDER,
+    FailedAttempt,
+    FailureGroup,
+    RolloutRecord,
+    RunEntry,
+    RunState,
+    attempt_of,
+    failure_groups,
+    list_runs,
+    rollout_record,
+    run_entry,
+)
 from palestra.rollouts import outputs_of
 
 __all__ = [

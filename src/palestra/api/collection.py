@@ -4,6 +4,7 @@ that broke ended it.
 
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 import palestra
@@ -20,7 +21,6 @@ from palestra.api.server_semantics import run_semantics
 from palestra.config import ServerType, is_secret_name
 from palestra.engine import to_its_end
 from palestra.errors import Hopeless, Outcome, PalestraError, ServerDied
-from palestra.fleet import raise_descriptor_limit
 from palestra.rollouts import (
     AgentRoute,
     Collected,
@@ -33,7 +33,7 @@ from palestra.rollouts import (
     reverify_command,
 )
 from palestra.settings import COMMAND_SETTINGS, CollectSettings
-from palestra.system import shown
+from palestra.system import raise_descriptor_limit, shown
 from palestra.transport import ServerClient
 
 RunCollection = Callable[[PreparedRun, CollectSettings, ServerClient, int], Awaitable[Collected]]
@@ -41,7 +41,7 @@ RunCollection = Callable[[PreparedRun, CollectSettings, ServerClient, int], Awai
 rollouts in flight that the process can have."""
 
 _NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
-_UNKNOWN = '"+config_paths=[…]"'
+_UNKNOWN = "--config FILE"
 
 
 def verified_by(
@@ -64,6 +64,17 @@ def _is_kept(override: str, secrets: Collection[str]) -> bool:
     return not any(secret in override for secret in secrets)
 
 
+def _with_config_of(choice: FleetChoice, settings: CollectSettings) -> CollectSettings:
+    """Return the settings with the config files of a running fleet for re-verification, where the
+    command names no config files.
+    """
+    paths = choice.config.tree.get("config_paths")
+    if settings.verified_by != _UNKNOWN or not isinstance(paths, list) or not paths:
+        return settings
+    words = [word for path in paths for word in ("--config", str(path))]
+    return replace(settings, verified_by=shlex.join(words))
+
+
 def how_to_continue(settings: CollectSettings) -> str:
     """Return a sentence for the user: how a stopped run goes on."""
     instead = ", without overwrite," if settings.overwrite else ""
@@ -84,6 +95,7 @@ async def collect_with(
     Errors in the rows or in an earlier run are raised before any server starts. Until the first
     rollout starts, no file of an earlier run is changed.
     """
+    settings = _with_config_of(choice, settings)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
     planning = partial(
@@ -147,8 +159,9 @@ def _counted(count: int, thing: str) -> str:
 
 def _record(died: ServerDied, settings: CollectSettings) -> None:
     """Record the failed attempt whose call made the fleet end a server process."""
-    if died.failure is not None:
+    if died.failure is not None or settings.output_jsonl_fpath.exists():
         _add_hint(died, how_to_continue(settings))
+    if died.failure is not None:
         record_afterwards(
             settings.output_jsonl_fpath,
             died.failure,

@@ -22,7 +22,6 @@ from palestra.api.components import (
     summary_of,
 )
 from palestra.api.environments import find_target
-from palestra.api.rollout_records import tools_of
 from palestra.authoring import (
     FileEnvironment,
     InstalledComponent,
@@ -32,6 +31,7 @@ from palestra.authoring import (
 from palestra.config import search_roots
 from palestra.errors import InputDataError, PalestraError
 from palestra.fleet import load_server_class
+from palestra.records import tools_of
 from palestra.schema import JsonDict, JsonObject, read_jsonl
 from palestra.server import ServerConfig
 from palestra.settings import EvalArgs
@@ -292,6 +292,6 @@ def _commands(summary: ComponentSummary, config: Path | None) -> Iterator[str]:
             yield f"palestra benchmark prepare {summary.name}"
             yield f"palestra eval {name} --model local"
         case "agents":
-            yield f"palestra collect --config {config} --agent NAME --input ROWS --output OUT"
+            yield f"palestra collect --config {config} --agent NAME --input ROWS --output OUT.jsonl"
         case "models":
             yield f"palestra run --config {config}"

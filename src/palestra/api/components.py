@@ -18,7 +18,13 @@ from palestra.authoring import (
     similarity,
     turns_of,
 )
-from palestra.config import PACKAGE_ROOT, did_you_mean, read_settings, search_roots
+from palestra.config import (
+    PACKAGE_ROOT,
+    did_you_mean,
+    did_you_mean_path,
+    read_settings,
+    search_roots,
+)
 from palestra.errors import ConfigError
 from palestra.responses_api_models.providers import (
     MODEL_PROVIDERS,
@@ -137,7 +143,7 @@ def find_component_named(name: str) -> InstalledComponent | FileEnvironment | Na
     names = [summary.name.removesuffix(_ANY_MODEL) for summary in list_components()]
     raise ConfigError(
         f"there is no run, environment, agent, model or benchmark {name!r}"
-        + did_you_mean(name, names),
+        + (did_you_mean(name, names) or did_you_mean_path(Path(name))),
         hint="palestra list and palestra runs show what there is",
     )
 

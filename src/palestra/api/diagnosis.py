@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.api.doors import doors_of_agents
+from palestra.causes import SignatureTable
 from palestra.config import (
     MASK,
     Redactor,
     ServerType,
     config_from_tree,
+    did_you_mean_path,
     find_secrets,
     secrets_in,
 )
-from palestra.datasets import RowEndpoint
-from palestra.doctor import Diagnosis, SignatureTable
+from palestra.datasets import RowEndpoint, missing_file
+from palestra.doctor import Diagnosis
 from palestra.doctor import diagnose as diagnose_run
 from palestra.errors import InputDataError, PalestraError
 from palestra.rollouts import Manifest
 from palestra.schema import JsonDict
-from palestra.settings import load
+from palestra.settings import existing_paths, load
 
 
 def diagnose(
@@ -29,18 +31,22 @@ def diagnose(
 ) -> Diagnosis:
     """Return what went wrong with a run, without secrets.
 
-    `run`: an output or its stem, a folder, a log, or a Slurm job. `inputs`: its input files, if the
-    run does not record them. `logs`: additional logs. `folder`: where relative paths start, by
-    default the working directory. Raises InputDataError: a file cannot be read.
+    `run`: an output or its stem, a folder, a log, or a Slurm job. `inputs`: its input files or globs
+    of them, if the run does not record them. `logs`: additional logs. `folder`: where relative paths
+    start, by default the working directory. Raises InputDataError: a file cannot be read.
     """
-    for path in (*logs, *inputs):
+    input_files = [file for path in inputs for file in existing_paths(path)]
+    for path in logs:
         if not path.is_file():
-            raise InputDataError(f"{path} does not exist")
+            raise InputDataError(f"{path} does not exist{did_you_mean_path(path)}")
+    for path in input_files:
+        if not path.is_file():
+            raise missing_file(path)
     return diagnose_run(
         run,
         folder=folder or Path.cwd(),
         table=SignatureTable.load(),
-        sources=tuple(inputs),
+        sources=tuple(input_files),
         logs=tuple(logs),
         doors_of=request_models,
     ).masked(secret_mask())

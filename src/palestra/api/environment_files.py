@@ -1,6 +1,6 @@
 """Environments in one file, as commands use them: their settings, their configuration, their rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -74,11 +74,15 @@ def _override(name: str, value: str) -> str:
 
 
 def file_environment(
-    source_file: NamedFile, overrides: Sequence[str], report: Tell, *, data: Path | None = None
+    source_file: NamedFile,
+    overrides: Sequence[str],
+    report: Tell,
+    *,
+    data: tuple[Path, ...] | None = None,
 ) -> tuple[ConfigTree, FileRows]:
     """Return the configuration of an environment in one file, with all its settings, and its rows.
 
-    `data`: a file of rows instead of the environment's own. `report`: gets a line when the file
+    `data`: files of rows instead of the environment's own. `report`: gets a line when the file
     runs in a Python environment of its own. Raises BadInput: the file or its rows cannot be used.
     """
     path = existing_path(source_file.path)
@@ -110,7 +114,7 @@ def read_rows(
     timeout_s: float,
     report: Tell,
     *,
-    data: Path | None = None,
+    data: tuple[Path, ...] | None = None,
 ) -> FileRows:
     """Return the rows of an environment in one file. Its import may take `timeout_s` seconds."""
     path = existing_path(source_file.path).absolute()
@@ -177,10 +181,12 @@ def with_file_rows(
         if source.content is not None or not (is_own or only_one):
             inputs.append(source)
             continue
-        data = None if is_own else source.path
+        data = None if is_own else (source.path,)
         rows = read_rows(source_file, _own_settings(instance), timeout_s, report, data=data)
-        inputs.append(_with_rows(source, agent, rows.rows, settings))
-    return replace(settings, inputs=tuple(inputs))
+        paths = {item.path for item in inputs}
+        inputs.append(_with_rows(source, agent, rows.rows, settings, paths))
+    source_files = tuple(source.path for source in settings.inputs)
+    return replace(settings, inputs=tuple(inputs), source_files=source_files)
 
 
 def _own_settings(instance: InstanceConfig) -> Mapping[str, Any]:
@@ -188,12 +194,18 @@ def _own_settings(instance: InstanceConfig) -> Mapping[str, Any]:
 
 
 def _with_rows(
-    source: InputFile, agent: str, rows: Iterable[JsonObject], settings: CollectSettings
+    source: InputFile,
+    agent: str,
+    rows: Iterable[JsonObject],
+    settings: CollectSettings,
+    other_paths: Collection[Path],
 ) -> InputFile:
     output = settings.output_jsonl_fpath
     path = output.with_name(f"{output.stem}_tasks.jsonl")
     if len(settings.inputs) > 1:
         path = output.with_name(f"{output.stem}_{agent}_tasks.jsonl")
+    if path in other_paths:
+        path = output.with_name(f"{output.stem}_{agent}_{len(other_paths)}_tasks.jsonl")
     return replace(source, path=path, agent=agent, content=lines_of(rows))
 
 

@@ -19,8 +19,8 @@ from palestra.config import (
     NamedFile,
     ResolvedConfig,
     ServerType,
-    did_you_mean,
     nearest,
+    nearest_name,
 )
 from palestra.conformance import (
     CASES_FILE,
@@ -32,7 +32,7 @@ from palestra.conformance import (
 from palestra.errors import ConfigError, InputDataError
 from palestra.fleet import start_timeout_of
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_jsonl
-from palestra.settings import EvalArgs, existing_path, load
+from palestra.settings import EvalArgs, existing_path, existing_paths, load
 from palestra.system import shown
 
 EXAMPLE_ROLLOUTS = "example_rollouts.jsonl"
@@ -300,9 +300,10 @@ def _file_target(
 ) -> EvaluationTarget:
     path = existing_path(source_file.path)
     if not path.exists():
-        near = did_you_mean(path.name, _own_environments())
-        raise ConfigError(f"{path} does not exist{near}")
-    tree, rows = file_environment(source_file, overrides, report, data=args.input)
+        near = nearest_name(path.name, _own_environments())
+        raise ConfigError(f"{path} does not exist" + (f"; did you mean {near!r}?" if near else ""))
+    data = None if args.input is None else existing_paths(args.input)
+    tree, rows = file_environment(source_file, overrides, report, data=data)
     empty = "" if rows.rows else f"{args.input or path} has no rows"
     return EvaluationTarget(path.stem, extra=tree, rows=iter(rows.rows), empty=empty)
 

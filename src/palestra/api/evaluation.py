@@ -16,15 +16,23 @@ from palestra.api.environment_files import lines_of, own_overrides, with_file_ro
 from palestra.api.environments import EvaluationTarget, find_target
 from palestra.api.fleet_connection import Tell
 from palestra.api.models import LOCAL, POLICY, ModelContext, judge_config, model_config
-from palestra.api.run_entries import RUNS_FOLDER
 from palestra.api.server_semantics import run_semantics
 from palestra.api.unfinished_runs import OUTPUT, unfinished_run
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause
+from palestra.records import RUNS_FOLDER
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended, unknown_field
 from palestra.schema import JsonObject
-from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, existing_path, load
+from palestra.settings import (
+    CollectArgs,
+    CollectSettings,
+    EvalArgs,
+    args_from,
+    existing_path,
+    existing_paths,
+    load,
+)
 from palestra.system import remove_empty
 
 
@@ -51,11 +59,13 @@ def prepare_evaluation(
     overrides: Sequence[str],
     report: Tell = str,
     *,
+    option_prefix: str = "--",
     model_settings: JsonObject = MappingProxyType({}),
     own_settings: JsonObject = MappingProxyType({}),
 ) -> Iterator[Evaluation]:
     """Find the environment, its model and its rows, and yield the evaluation.
 
+    `option_prefix`: what stands before the names of arguments in messages; nothing in Python.
     `model_settings`: settings of the policy's server. `own_settings`: settings of the environment's
     server, for an environment in a folder. `report`: gets warnings, and which run is continued. A new folder for the run is removed when
     nothing was written to it. Raises BadInput: an argument, a file or a row cannot be used.
@@ -68,7 +78,13 @@ def prepare_evaluation(
         example = '{"FIELD": …} a line' if args.input else "data = [{…}, …]"
         raise InputDataError(target.empty, hint=f"add rows to it: {example}")
     config = _config(
-        target, args, overrides, report, model_settings=model_settings, own_settings=own_settings
+        target,
+        args,
+        overrides,
+        report,
+        option_prefix=option_prefix,
+        model_settings=model_settings,
+        own_settings=own_settings,
     )
     for warning in config.warnings:
         report(f"warning: {warning}")
@@ -95,6 +111,7 @@ def _evaluation(
     settings = replace(
         collecting.settings(config),
         verified_by=verified_by(overrides, config.secrets, args.target),
+        source_files=() if args.input is None else existing_paths(args.input),
     )
     settings = _with_rows(settings, target.rows, config, report)
     if args.group_by is not None and (unknown := unknown_field(args.group_by, settings.inputs)):
@@ -124,15 +141,22 @@ def _config(
     overrides: list[str],
     report: Tell,
     *,
+    option_prefix: str,
     model_settings: JsonObject,
     own_settings: JsonObject,
 ) -> ResolvedConfig:
-    context = ModelContext(overrides, target.configs, settings=args.collecting, report=report)
+    context = ModelContext(
+        overrides,
+        target.configs,
+        settings=args.collecting,
+        report=report,
+        option=f"{option_prefix}model",
+    )
     extra = {**target.extra, **model_config(args.model, context)}
     for server_settings in extra.get(POLICY, {}).get(ServerType.MODEL.value, {}).values():
         server_settings.update(model_settings)
     if args.judge is not None:
-        judging = replace(context, option="--judge", role="judge")
+        judging = replace(context, option=f"{option_prefix}judge", role="judge")
         settings, references = judge_config(args.judge, judging, extra=extra)
         extra, overrides = {**extra, **settings}, [*overrides, *references]
     merged = {**extra, **args.collecting, "config_paths": [*target.configs]}
@@ -169,13 +193,15 @@ def _run_of(
         return target, new_run(target.name)
     rows = None if target.rows is None else list(target.rows)
     settings = _with_rows(collecting.settings(config), rows, config, report)
-    run = intended(
+    run, row_agents = intended(
         settings,
         agents={i.name for i in config.instances.values() if i.type == ServerType.AGENT},
         semantics=run_semantics(config, settings),
         version=palestra.__version__,
     )
-    output = unfinished_run(target.name, run, max_attempts=settings.max_attempts, report=report)
+    output = unfinished_run(
+        target.name, run, row_agents, max_attempts=settings.max_attempts, report=report
+    )
     return replace(target, rows=None if rows is None else iter(rows)), output
 
 
@@ -231,7 +257,7 @@ def _refuse_settings_of_its_own(config: ResolvedConfig) -> None:
 
 def _input(args: EvalArgs, target: EvaluationTarget, agents: list[Any], output: Path) -> Path:
     if target.rows is None and args.input is not None:
-        return existing_path(str(args.input))
+        return args.input
     if target.rows is None:
         paths = [
             str(dataset["jsonl_fpath"])

@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final, Protocol, Self, TypeVar, final
 
 import yaml
@@ -22,6 +23,7 @@ from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
     Fleet,
+    FleetNews,
     ForeignFleet,
     HeadAddress,
     NoFleet,
@@ -271,19 +273,25 @@ class RunningFleet:
         """Connect to the fleet; with `models`, wait for the endpoints of its model servers."""
         token = str(self.own.tree.get("fleet_token") or "")
         client = server_client(self.attached.targets(), self.own.tree, token=token, http=self.http)
+        news = FleetNews(self.attached, self.http)
+        client.blocked_servers = lambda: news.blocked
+        client.ask_fleet = news.ask
         try:
             if models:
                 await ask_endpoints(client, self.own, self.observer.tell)
         except ExceptionGroup as group:
             raise first_cause(group) from None
-        yield Reachable(client=client, watch=self._gone)
+        yield Reachable(client=client, watch=partial(self._gone, news))
 
-    async def _gone(self) -> None:
-        """Raise RunFailed when the fleet's head server has failed to answer three times in a row."""
+    async def _gone(self, news: FleetNews) -> None:
+        """Raise the error with which the fleet ended, or RunFailed when its head server has failed
+        to answer three times in a row.
+        """
         address = self.attached.address
         misses = 0
         while misses < 3:
             await asyncio.sleep(HEAD_CHECK_EVERY_S)
+            await news.ask()
             try:
                 await attach(address, self.http)
                 misses = 0

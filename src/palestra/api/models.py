@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -228,7 +228,7 @@ def _settings_of(
     name = parsed.name
     if not name:
         key = _key(context, settings)
-        name = _only_model(settings[f"{role}_base_url"], key, provider, context)
+        name = _only_model(settings[f"{role}_base_url"], key, parsed, provider, context)
     settings[f"{role}_model_name"] = name
     server = provider.model_server or _SERVERS[provider.dialect]
     fields = _server_fields(server, provider, parsed.provider, role)
@@ -282,6 +282,7 @@ def _key_setting(text: str, provider: Provider, context: ModelContext) -> JsonDi
     if context.is_overridden("api_key"):
         return {}
     if provider.key_variable and (key := os.environ.get(provider.key_variable)):
+        context.report(f"the key for {text} is that of {provider.key_variable}")
         return {setting: key}
     if context.is_in_files("api_key"):
         return {}
@@ -329,7 +330,9 @@ def _key(context: ModelContext, settings: JsonDict) -> str:
     return str(config.tree.get(name) or "")
 
 
-def _only_model(url: str, key: str, provider: Provider, context: ModelContext) -> str:
+def _only_model(
+    url: str, key: str, parsed: ModelName, provider: Provider, context: ModelContext
+) -> str:
     """Wait for the endpoint, and return the name of the only model that it serves.
 
     Raises ConfigError: it serves no model, or several. Raises RunFailed: it does not answer in
@@ -360,7 +363,7 @@ def _only_model(url: str, key: str, provider: Provider, context: ModelContext) -
     if len(names) != 1:
         raise ConfigError(
             f"{url} serves {len(names)} models: {', '.join(names)}",
-            hint=f"choose one: {option} PROVIDER:NAME@{url}",
+            hint=f"choose one: {option} {replace(parsed, name=names[0] if names else 'NAME')}",
         )
     return names[0]
 

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from palestra.api.arguments import checks_names
 from palestra.api.collection import collect_with, verified_by
 from palestra.api.environment_files import lines_of, with_file_rows
-from palestra.api.environment_objects import file_of, forget_imported
+from palestra.api.environment_objects import (
+    cell_explained,
+    file_of,
+    forget_imported,
+    refuse_in_import,
+)
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
 from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, Tell, find
 from palestra.api.models import ModelContext, model_config
@@ -46,6 +52,7 @@ class Model:
     """Settings of its model server, such as `{"extra_body": {…}}`."""
 
 
+@checks_names
 def evaluate(
     environment: Any,
     *,
@@ -79,6 +86,7 @@ def evaluate(
     or a row cannot be used. Raises RunFailed, CallError or ServerDied: the run ended early; `resume`
     continues it.
     """
+    __tracebackhide__ = True
     return run_blocking(
         aevaluate(
             environment,
@@ -99,6 +107,7 @@ def evaluate(
     )
 
 
+@checks_names
 async def aevaluate(
     environment: Any,
     *,
@@ -117,6 +126,7 @@ async def aevaluate(
     progress: bool | None = None,
 ) -> Run:
     """`evaluate` on the event loop of the caller."""
+    refuse_in_import("evaluate")
     _check(
         limit=(limit, 0),
         repeats=(repeats, 1),
@@ -155,15 +165,17 @@ async def aevaluate(
 
         def prepare() -> Evaluation:
             args = args_from(EvalArgs, arguments)
-            return stack.enter_context(
-                prepare_evaluation(
-                    args,
-                    overrides,
-                    line.tell,
-                    model_settings=model.settings if isinstance(model, Model) else {},
-                    own_settings={} if file is not None else settings or {},
+            with cell_explained(target):
+                return stack.enter_context(
+                    prepare_evaluation(
+                        args,
+                        overrides,
+                        line.tell,
+                        option_prefix="",
+                        model_settings=model.settings if isinstance(model, Model) else {},
+                        own_settings={} if file is not None else settings or {},
+                    )
                 )
-            )
 
         evaluation = await to_its_end(prepare)
         collection = replace(evaluation.settings, command=Redactor(evaluation.config.secrets)(call))
@@ -173,6 +185,7 @@ async def aevaluate(
         )
 
 
+@checks_names
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -197,6 +210,7 @@ def collect(
     task rows. `model`: None uses that of the configuration. `overrides`: as on the command line,
     such as `++NAME.key=value`. The other parameters and the errors are those of `evaluate`.
     """
+    __tracebackhide__ = True
     return run_blocking(
         acollect(
             configs,
@@ -217,6 +231,7 @@ def collect(
     )
 
 
+@checks_names
 async def acollect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -235,6 +250,7 @@ async def acollect(
     progress: bool | None = None,
 ) -> Run:
     """`collect` on the event loop of the caller."""
+    refuse_in_import("collect")
     _check(
         limit=(limit, 0),
         repeats=(repeats, 1),
@@ -290,6 +306,7 @@ def _prepared_collection(
             collection_settings["config_paths"],
             settings=collection_settings,
             report=report,
+            option="model",
         )
         extra |= model_config(name, context)
     config = load(overrides, ng=False, extra=extra)
@@ -329,7 +346,7 @@ async def _collected(
 
     def finished() -> Run:
         if output.exists():
-            profile(output, allow_partial=True, group_by=group_by)
+            profile(output, allow_partial=True, group_by=group_by, allow_ungrouped=True)
         return open_run(output)
 
     return await to_its_end(finished)
@@ -338,7 +355,7 @@ async def _collected(
 def _target(environment: Any) -> str:
     if isinstance(environment, Path):
         return str(environment.absolute() if environment.is_dir() else environment)
-    return environment if isinstance(environment, str) else file_of(environment)
+    return environment if isinstance(environment, str) else file_of(environment, _RUNNING)
 
 
 @contextlib.contextmanager
@@ -400,3 +417,7 @@ def _call(function: str, subject: Any, *, model: str | Model | None, **arguments
     arguments = {"model": model.name if isinstance(model, Model) else model, **arguments}
     values = [f"{k}={v!r}" for k, v in arguments.items() if v and (k, v) != ("repeats", 1)]
     return f"palestra.{function}({', '.join([text, *values])})"
+
+
+_RUNNING = (evaluate, aevaluate, collect, acollect)
+"""What must not be called while a cell is imported."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from palestra.analysis import (
+    NOTHING_FAILED,
     RateBand,
     RunFrame,
     Selection,
@@ -17,16 +18,14 @@ from palestra.analysis import (
     TaskVerdict,
     html_table,
     load_run,
-    parse_query,
     rollout_files,
     run_head,
     write_report,
 )
+from palestra.api.arguments import checks_names
 from palestra.api.diagnosis import diagnose
 from palestra.api.reverification import prepared_reverification
-from palestra.api.rollout_reading import matching, read_rollouts
-from palestra.api.rollout_records import RolloutRecord, rollout_record
-from palestra.api.run_entries import RunState, run_entry
+from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
 from palestra.api.runs import RunProfile, profile, select
 from palestra.api.waiting import away_from_loop, run_blocking
@@ -34,10 +33,11 @@ from palestra.config import ENVIRONMENT_FILE
 from palestra.doctor import Diagnosis
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import TaskIndex
+from palestra.records import RolloutRecord, RunState, rollout_record, run_entry
 from palestra.rollouts import Manifest, outputs_of, read_manifest
 from palestra.rollouts import merge as merge_shards
 from palestra.schema import JsonDict, JsonObject, RunPaths
-from palestra.settings import ReverifyArgs
+from palestra.settings import MergeArgs, ReverifyArgs, args_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,14 +111,15 @@ class Run:
 
     # Rollouts
 
+    @checks_names
     def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
         """Yield the rollouts, one at a time, in the order of the tasks.
 
         `filter`: a query, such as `reward<1 tools:search`; see `palestra.analysis.queries`. A
-        UserWarning names the values and fields that no rollout has when none matches. Raises
-        ConfigError: the query cannot be read.
+        UserWarning names the values that no rollout has when none matches. Raises ConfigError: the
+        query cannot be read, or no rollout has one of its fields.
         """
-        return matching(read_rollouts(self.outputs), parse_query(filter or ""))
+        return matching(read_rollouts(self.outputs), unsorted_query(filter or ""))
 
     def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
         """Return one rollout. Raises InputDataError: the run has no such rollout."""
@@ -134,6 +135,7 @@ class Run:
 
     # Analysis
 
+    @checks_names
     def profile(self, *, group_by: str | None = None) -> RunProfile:
         """Return the statistics of the run; they and the report are also written beside it."""
         return profile(self.outputs, allow_partial=True, group_by=group_by)
@@ -149,6 +151,7 @@ class Run:
         write_report(frame, path)
         return path
 
+    @checks_names
     def select(
         self,
         *,
@@ -159,11 +162,15 @@ class Run:
         decided_only: bool = False,
         solved_at: float = 1.0,
         limit: int | None = None,
+        failed: bool = False,
     ) -> "TaskSelection":
-        """Choose tasks to train on. `band`: the pass rates to keep, both ends included.
+        """Choose tasks to train on. `band`: the pass rates to keep, both ends included; by default
+        the tasks that were solved sometimes, but not always.
 
-        `by_learnability`: the most learnable first. The other parameters are the options of
-        `palestra select`. Raises ConfigError: neither `band` nor `by_learnability` is set.
+        `by_learnability`: the most learnable first. `failed`: the tasks with at least one rollout
+        that has no reward, to collect them again; only `limit` goes with it. The other parameters
+        are the options of `palestra select`. Raises ConfigError: `failed` is set with another
+        criterion.
         """
         criteria = SelectionCriteria(
             band=None if band is None else RateBand(*band),
@@ -173,9 +180,11 @@ class Run:
             by_learnability=by_learnability,
             decided_only=decided_only,
             limit=limit,
+            failed=failed,
         )
         return TaskSelection(select(self._one_output(), criteria), criteria, self._one_output())
 
+    @checks_names
     def reverify(
         self,
         output: Path | str | None = None,
@@ -203,19 +212,20 @@ class Run:
             if output is None
             else Path(output)
         )
-        args = ReverifyArgs(
-            rollouts=Path(self._one_output()),
-            output=destination,
-            environment=environment or _environment_argument(manifest),
-            with_failures=with_failures,
-            fresh_judge=fresh_judge,
-            limit=limit,
-            only=tuple(only),
-            concurrency=concurrency,
-            timeout_s=timeout_s,
-            overwrite=overwrite,
-            resume=resume,
-        )
+        arguments = {
+            "rollouts": Path(self._one_output()),
+            "output": destination,
+            "environment": environment or _environment_argument(manifest),
+            "with_failures": with_failures,
+            "fresh_judge": fresh_judge,
+            "limit": limit,
+            "only": tuple(only),
+            "concurrency": concurrency,
+            "timeout_s": timeout_s,
+            "overwrite": overwrite,
+            "resume": resume,
+        }
+        args = args_from(ReverifyArgs, arguments)
 
         def verify() -> "Reverified":
             with prepared_reverification(args, []) as prepared:
@@ -226,7 +236,9 @@ class Run:
     # Tables
 
     def to_arrow(self) -> "pa.Table":
-        """Return one row per requested rollout: task, rollout, outcome, and every numeric field.
+        """Return one row per requested rollout: task, rollout, outcome, then every number of its
+        scored row (booleans as 0 and 1, components as `reward_components.NAME`), then every text
+        at the top level of its scored row or task, up to 1,000 characters.
 
         Raises ConfigError: PyArrow is not installed.
         """
@@ -270,7 +282,12 @@ class TaskSelection:
         Raises RunFailed or InputDataError: no task was chosen, or the file exists.
         """
         if not self.selection.kept:
-            raise ConfigError("no task was chosen", hint="widen the band, or lower min_rollouts")
+            raise ConfigError(
+                "no task was chosen",
+                hint=NOTHING_FAILED
+                if self.criteria.failed
+                else "widen the band, or lower min_rollouts",
+            )
         select(
             self.rollouts,
             self.criteria,
@@ -332,10 +349,26 @@ class Reverified:
 
     def _repr_html_(self) -> str:
         rows = [
-            (name, c["rows"], c["changed"], c["failed"], c["mean_before"], c["mean_after"])
+            (
+                name,
+                c["rows"],
+                c["changed"],
+                c["failed"],
+                c["mean_before"],
+                c["mean_after"],
+                c["mean_reward"],
+            )
             for name, c in self.result["environments"].items()
         ]
-        heads = ("environment", "rows", "changed", "failed", "mean before", "mean after")
+        heads = (
+            "environment",
+            "rows",
+            "changed",
+            "failed",
+            "mean before",
+            "mean after",
+            "mean of all",
+        )
         return html_table(heads, rows, caption=repr(self))
 
     def to_dict(self) -> JsonDict:
@@ -343,6 +376,7 @@ class Reverified:
         return {"output": str(self.output), **self.result}
 
 
+@checks_names
 def merge(
     shards: Sequence[Path | str],
     output: Path | str,
@@ -356,8 +390,10 @@ def merge(
     unfinished run. Raises MergeIncomplete: rollouts are missing. Raises InputDataError: the shards
     are damaged, or of different runs.
     """
-    merge_shards(Path(output), shards, allow_partial=allow_partial, overwrite=overwrite)
-    return open_run(output)
+    arguments = {"output": output, "shards": tuple(map(str, shards))}
+    args = args_from(MergeArgs, arguments)
+    merge_shards(args.output, args.shards, allow_partial=allow_partial, overwrite=overwrite)
+    return open_run(args.output)
 
 
 def open_run(path: Path | str) -> Run:

@@ -49,7 +49,7 @@ from palestra.rollouts import (
     stopped_rows,
 )
 from palestra.schema import JsonDict, JsonObject, RunPaths
-from palestra.settings import EvalArgs, ReverifyArgs, existing_path, load
+from palestra.settings import EvalArgs, ReverifyArgs, existing_path, existing_paths, load
 from palestra.system import shown
 
 SAY_EVERY_S: Final = 5.0
@@ -97,7 +97,7 @@ class PreparedReverification:
                     observer.tell(f"{shown(self.paths.output)} is complete already")
                     return begun_output.finished
                 copy_inputs(
-                    (self.args.inputs, _own_inputs(self.args)), self.paths.materialized_inputs
+                    (_inputs(self.args), (_own_inputs(self.args),)), self.paths.materialized_inputs
                 )
                 return await self._verify(fleet, sessions, origin, begun_output)
 
@@ -158,7 +158,7 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    paths_read = (args.rollouts, args.inputs, failures, _own_inputs(args))
+    paths_read = (args.rollouts, *_inputs(args), failures, _own_inputs(args))
     sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
@@ -235,7 +235,7 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
     datasets of the configured agents.
     """
     if args.inputs is not None:
-        return TaskRows(args.inputs)
+        return TaskRows(*_inputs(args))
     shipped = [
         existing_path(str(dataset["jsonl_fpath"]))
         for agent in config.instances_of(ServerType.AGENT)
@@ -249,6 +249,11 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
         if path.absolute() != args.rollouts.absolute() and path.suffix != ".py"
     ]
     return FoundTaskRows(_own_inputs(args), others)
+
+
+def _inputs(args: ReverifyArgs) -> tuple[Path, ...]:
+    """Return the files of task rows that the user named."""
+    return () if args.inputs is None else existing_paths(args.inputs)
 
 
 def _own_inputs(args: ReverifyArgs) -> Path:
@@ -287,7 +292,7 @@ def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
     if not servers:
         raise ConfigError(
             "no environment is configured, so no server can verify",
-            hint='pass --environment NAME, or "+config_paths=[…]" with the environment\'s config',
+            hint="pass --environment NAME, or --config FILE with the environment's config",
         )
     if environment_name is not None:
         return Routes({}, environment_instance(environment_name, config).name)

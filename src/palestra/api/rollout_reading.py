@@ -6,19 +6,34 @@ import shutil
 import tempfile
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from palestra.analysis import Query, WordTerm, absent_values, matches_query
-from palestra.api.rollout_records import COMPONENTS, RolloutRecord, record_of
-from palestra.config import did_you_mean
+from palestra.analysis import (
+    HasTerm,
+    Query,
+    QueryError,
+    WordTerm,
+    absent_values,
+    matches_query,
+    parse_query,
+)
+from palestra.causes import FailureMeanings
 from palestra.datasets import open_rows
 from palestra.metrics import TaskIndex
-from palestra.schema import AGENT_REF, JsonDict, RunPaths, is_compressed, with_compressed
+from palestra.records import RolloutRecord, record_of
+from palestra.schema import (
+    AGENT_REF,
+    REWARD_COMPONENTS,
+    JsonDict,
+    RunPaths,
+    is_compressed,
+    with_compressed,
+)
 
 _Key = tuple[TaskIndex, int]
 _Place = tuple[BinaryIO, int]
@@ -36,7 +51,7 @@ def read_rollouts(outputs: Sequence[Path]) -> Iterator[RolloutRecord]:
     """Yield the rollouts of a run. One at a time is in memory; of the others, only where their rows
     are. `outputs`: the run's output, or those of its shards.
     """
-    paths = [RunPaths(output) for output in outputs]
+    paths, meanings = [RunPaths(output) for output in outputs], FailureMeanings()
     with contextlib.ExitStack() as files:
 
         def index(paths_of_kind: Sequence[Path]) -> dict[_Key, list[_Place]]:
@@ -54,7 +69,7 @@ def read_rollouts(outputs: Sequence[Path]) -> Iterator[RolloutRecord]:
         for key, (input_place, *_) in inputs.items():
             result = _row(results[key][0]) if key in results else None
             failed = [_row(failed_place) for failed_place in failures.get(key, ())]
-            yield record_of(_row(input_place), result, failed)
+            yield record_of(_row(input_place), result, failed, meanings)
 
 
 @contextlib.contextmanager
@@ -100,54 +115,85 @@ def _row(row_place: _Place) -> JsonDict:
     return row
 
 
+def unsorted_query(text: str) -> Query:
+    """Return the query of a text. Raises QueryError: it cannot be read, or has `sort:`."""
+    query = parse_query(text)
+    if query.sort:
+        reason = "rollouts are read in the order of the tasks, and `sort:` has no effect"
+        raise QueryError(text, query.sort_position, reason, hint="leave it out, and use sorted()")
+    return query
+
+
 def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[RolloutRecord]:
-    """Yield the rollouts that match. When none does, warn of what the query asks for and no rollout
-    has.
+    """Yield the rollouts that match. When none does, warn of the values that the query asks for and
+    no rollout has.
+
+    Raises QueryError, after the last rollout: no rollout has a field of the query, or a range is
+    written as `0-3`. When some matched, a field that resembles no other is no error.
     """
-    remaining = iter(records)
-    passed = _Passed(query)
-    for record in remaining:
+    contents = _Contents(query)
+    has_records = has_matched = False
+    for record in records:
+        has_records = True
+        contents.add(record, with_texts=not has_matched)
         if matches_query(query, partial(values_of, record)):
+            has_matched = True
             yield record
-            break
-        passed.add(record)
-    else:
-        for text in passed.reasons():
+    if not has_records:
+        return
+    if has_matched:  # `-has:note` is how rows without the field are found
+        contents.fields |= {leaf.field for leaf in query.leaves() if isinstance(leaf, HasTerm)}
+    try:
+        query.check_fields(sorted(contents.fields))
+    except QueryError as error:
+        if error.nearest or not has_matched:
+            raise
+    query.check_ranges(contents.numbers)
+    if not has_matched:
+        for text in absent_values(query, contents.counts):
             warnings.warn(text, stacklevel=2)
-    yield from (record for record in remaining if matches_query(query, partial(values_of, record)))
 
 
-class _Passed:
-    """The fields and texts of the rollouts that a query does not match."""
+class _Contents:
+    """The fields that rollouts have, and the texts in those that a query names."""
 
     def __init__(self, query: Query) -> None:
-        self._query = query
         leaves = (leaf for leaf in query.leaves() if not isinstance(leaf, WordTerm))
         self._texts: dict[str, Counter[str]] = {leaf.field: Counter() for leaf in leaves}
-        self._names = set(_SPECIAL)
-        self._present: set[str] = set()
+        self._unseen = self._texts.keys() - _SPECIAL
+        self.fields = set(_SPECIAL)
+        self._ranged = {term.field for term in query.dashed_ranges()}
+        self._textual: set[str] = set()
 
-    def add(self, record: RolloutRecord) -> None:
-        self._names.update(record.row, record.result or {})
-        for name, texts in self._texts.items():
-            values = values_of(record, name)
-            if values:
-                self._present.add(name)
-            texts.update(value for value in values if isinstance(value, str))
+    def add(self, record: RolloutRecord, *, with_texts: bool) -> None:
+        if self._unseen:
+            self.fields |= _own_fields(record)
+            self._unseen -= self.fields
+        if with_texts:
+            for name, texts in self._texts.items():
+                texts.update(value for value in values_of(record, name) if isinstance(value, str))
 
-    def reasons(self) -> list[str]:
-        """Return one sentence for each field and each text that no rollout has."""
-        names = sorted(self._names)
-        missing = [
-            f"no rollout has a field {name!r}{did_you_mean(name, names)}; the fields: "
-            + ", ".join(names)
-            for name in self._texts
-            if name not in self._present and name not in _SPECIAL
-        ]
-        return [*missing, *absent_values(self._query, self._counts)]
+        for name in self._ranged:
+            if any(isinstance(value, str) for value in values_of(record, name)):
+                self._textual.add(name)
 
-    def _counts(self, name: str) -> Mapping[str, int]:
+    @property
+    def numbers(self) -> Collection[str]:
+        """The fields with a term such as `task:0-3` in which no rollout has a text."""
+        return self._ranged - self._textual
+
+    def counts(self, name: str) -> Mapping[str, int]:
         return dict(self._texts[name].most_common())
+
+
+def _own_fields(record: RolloutRecord) -> set[str]:
+    """Return the fields of one rollout that a query can name, besides those of every rollout."""
+    names = [
+        *record.row,
+        *(record.result or {}),
+        *(f"{REWARD_COMPONENTS}.{c}" for c in record.components),
+    ]
+    return {name for name in names if values_of(record, name)}
 
 
 def values_of(record: RolloutRecord, name: str) -> Sequence[Any]:
@@ -155,7 +201,7 @@ def values_of(record: RolloutRecord, name: str) -> Sequence[Any]:
     if name in _SPECIAL:
         return [value for value in _SPECIAL[name](record) if value is not None]
     source: Any = {**record.row, **(record.result or {})}
-    component = name.removeprefix(f"{COMPONENTS}.")
+    component = name.removeprefix(f"{REWARD_COMPONENTS}.")
     if component != name:
         source, name = record.components, component
     value = source.get(name)

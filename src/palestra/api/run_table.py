@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from palestra.analysis import RunFrame
+from palestra.analysis import RunFrame, read_texts
 from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def _columns(frame: RunFrame) -> dict[str, Any]:
         column = np.full(len(requests), np.nan)
         column[requests.scored] = values
         columns[name] = column
+    for name, texts in read_texts(frame).items():
+        if not name.startswith("_"):
+            columns.setdefault(name, texts)
     return columns
 
 

@@ -38,6 +38,7 @@ from palestra.analysis import (
     write_report,
     write_reward_profiling,
 )
+from palestra.api.arguments import checks_names
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.schema import JsonDict, RunPaths
@@ -130,12 +131,15 @@ def profile(
     *,
     allow_partial: bool = False,
     group_by: str | None = None,
+    allow_ungrouped: bool = False,
 ) -> RunProfile:
     """Write a run's statistics per task and per agent, and its report, next to the rollouts.
 
     `inputs`: the materialized inputs; by default those next to the rollouts. `allow_partial`:
     accept an unfinished run. A run in which nothing was scored gets a report only. `group_by`: a
-    field of the rollout rows to group the summary by. Raises InputDataError: a file is missing, damaged or incomplete.
+    field of the rollout rows to group the summary by. `allow_ungrouped`: accept that no row has a
+    text in it. Raises ConfigError: none has. Raises InputDataError: a file is missing, damaged or
+    incomplete.
     """
     frame = load_run(
         inputs,
@@ -143,6 +147,7 @@ def profile(
         allow_partial=allow_partial,
         allow_unscored=allow_partial,
         group_by=group_by,
+        allow_ungrouped=allow_ungrouped,
     )
     files = frame.rollout_places.files
     paths = RunPaths.for_files(files)
@@ -169,16 +174,11 @@ def select(
 
     `out`: the output file (.jsonl); nothing is written without it, or when no task is kept.
     `overwrite`: replace an existing file. `command`: the command line to record in the provenance
-    file. Raises ConfigError: `criteria` has neither a band nor `by_learnability`.
+    file.
     """
-    if criteria.band is None and not criteria.by_learnability:
-        raise ConfigError(
-            "no option says which tasks to select",
-            hint="--band LOW..HIGH for pass rates, --learnability for the most learnable first",
-        )
     if out is not None:
         check_destination(out, rollout_files(rollouts), overwrite=overwrite)
-    frame = load_side(rollouts, name="the run").frame
+    frame = load_side(rollouts, name="the run", allow_unscored=criteria.failed).frame
     selection = selection_of(frame, criteria)
     if out is not None and selection.kept:
         provenance = {
@@ -191,28 +191,35 @@ def select(
     return selection
 
 
+@checks_names
 def compare(
     a: RunSource,
     b: RunSource,
     *,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
 ) -> Comparison:
     """Compare run `b` with run `a`, task by task.
 
-    `a`, `b`: open runs, or their rollouts: a file, a folder or a glob of shards. `metrics`: numeric fields or
-    `pass@K`, in addition to the reward. `allow_unmatched`: leave out tasks that are in one run
-    only. `allow_different_rows`: pair tasks by index although their rows differ. Raises
+    `a`, `b`: open runs, or their rollouts: a file, a folder or a glob of shards. `metrics`: numeric
+    fields or `pass@K`, one or several, in addition to the reward. `allow_unmatched`: leave out tasks
+    that are in one run only. `allow_different_rows`: pair tasks by index although their rows differ.
+    A run of a selection of the other's tasks, which numbers them anew, is paired by the rows. Raises
     InputDataError: the runs share a file, or they cannot be paired.
     """
     paths = [_rollouts_of(a), _rollouts_of(b)]
     refuse_shared_files(paths)
     side_a, side_b = load_side(paths[0], name="A"), load_side(paths[1], name="B")
     pairs = pair_tasks(
-        side_a, side_b, allow_unmatched=allow_unmatched, allow_different_rows=allow_different_rows
+        side_a,
+        side_b,
+        allow_unmatched=allow_unmatched,
+        allow_different_rows=allow_different_rows,
+        by_rows=True,
     )
-    return comparison_of(side_a, side_b, pairs, metrics=metrics)
+    names = (metrics,) if isinstance(metrics, str) else metrics
+    return comparison_of(side_a, side_b, pairs, metrics=names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,7 @@ class ScoreTable:
         return {"unit": "percent", **values}
 
 
+@checks_names
 def scores(
     runs: Sequence[RunSource | tuple[str, RunSource]],
     *,

@@ -1,14 +1,14 @@
 """Finds the unfinished run that an evaluation continues."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from palestra.api.fleet_connection import Tell
-from palestra.api.run_entries import RUNS_FOLDER
 from palestra.errors import ConfigError, InputDataError
+from palestra.records import RUNS_FOLDER
 from palestra.rollouts import (
     Manifest,
     changes,
@@ -47,15 +47,23 @@ class _Candidate:
         return f"{shown(self.output)} ({remaining}{why}{others})"
 
 
-def unfinished_run(name: str, intended: Manifest, *, max_attempts: int, report: Tell = str) -> Path:
+def unfinished_run(
+    name: str,
+    intended: Manifest,
+    agents: Collection[str],
+    *,
+    max_attempts: int,
+    report: Tell = str,
+) -> Path:
     """Return the output of the newest unfinished run of `name` that matches `intended`, and report
     which one.
 
-    `max_attempts`: the limit of this command, which may be higher than the limit of the old run.
-    Raises ConfigError, with the candidates: no unfinished run matches.
+    `agents`: those that the rows name. `max_attempts`: the limit of this command, which may be
+    higher than the limit of the old run. Raises ConfigError, with the candidates: no unfinished run
+    matches.
     """
     unfinished: list[_Candidate] = []
-    for candidate in _candidates(name, intended, max_attempts):
+    for candidate in _candidates(name, intended, agents, max_attempts):
         if not candidate.obstacles:
             report(
                 f"continuing {candidate.description}, the newest unfinished run of {name} (--resume)"
@@ -76,7 +84,9 @@ def unfinished_run(name: str, intended: Manifest, *, max_attempts: int, report: 
     )
 
 
-def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_Candidate]:
+def _candidates(
+    name: str, intended: Manifest, agents: Collection[str], max_attempts: int
+) -> Iterator[_Candidate]:
     """Yield the unfinished runs of `name`, the newest first."""
     folders = RUNS_FOLDER.iterdir() if RUNS_FOLDER.is_dir() else ()
     pattern = re.compile(re.escape(name) + _STAMP)
@@ -93,5 +103,5 @@ def _candidates(name: str, intended: Manifest, max_attempts: int) -> Iterator[_C
             continue  # not a run, or one that cannot be continued
         # A guard may have ended the run for its last rollout: its end is still to come.
         if unfinished_count or manifest.accounted < requested:
-            obstacles = (*filter(None, [busy]), *changes(manifest, intended))
+            obstacles = (*filter(None, [busy]), *changes(manifest, intended, agents))
             yield _Candidate(paths.output, requested, unfinished_count, obstacles)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from palestra.errors import BadInput
 from palestra.fleet import rare_collections
 from palestra.training import LoopThread
 
@@ -23,8 +24,17 @@ def is_in_loop() -> bool:
 def run_blocking(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return its result. Where a loop runs already, use a thread.
 
-    After Ctrl-C the coroutine is cancelled and waited for.
+    After Ctrl-C the coroutine is cancelled and waited for. A BadInput comes without the frames of
+    Palestra: its message says what to change, and a notebook would show hundreds of lines.
     """
+    __tracebackhide__ = True
+    try:
+        return _run(main)
+    except BadInput as error:
+        raise error.with_traceback(None) from error.__cause__
+
+
+def _run(main: Coroutine[Any, Any, T]) -> T:
     if is_in_loop():
         with LoopThread() as loop:
             return loop.run(main)
