@@ -27,6 +27,18 @@ def test_ng_commands_do_the_same(world: World) -> None:
     tested = world.run("ng_test", "+entrypoint=resources_servers/my_env")
 
     assert (made.code, tested.code) == (0, 0), made.err + tested.out
+    assert "  ng_test +entrypoint=resources_servers/my_env" in made.out.splitlines()
+
+
+def test_missing_metrics_name_the_command_that_writes_them(world: World) -> None:
+    entrypoint = "+entrypoint=resources_servers/my_env"
+    world.run("ng_init_resources_server", entrypoint)
+    (world.folder / "resources_servers/my_env/data/example_metrics.json").unlink(missing_ok=True)
+
+    tested = world.run("ng_test", entrypoint, "+should_validate_data=true")
+
+    assert tested.code == 1
+    assert "`ng_prepare_data` writes it" in tested.out
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(world: World) -> None:
@@ -171,3 +183,27 @@ def test_cases_of_rows_that_are_not_there_name_the_file_that_is_missing(world: W
     refused = world.run("palestra", "verify-env", "resources_servers/my_env").refused()
 
     assert "data/example.jsonl does not exist" in refused
+
+
+LARGE_COMPONENT = """
+from palestra import Environment, RewardRules
+class Sums(Environment):
+    data = [{"q": "1 + 1", "a": "2"}, {"q": "1 + 2", "a": "3"}]
+    prompt = "{q}"
+    gold = "{a}"
+    weights = {"right": 0.5, "size": 0.5}
+    reward_rules = RewardRules(RULES)
+    def verify(self, answer, a):
+        return {"right": answer == a, "size": 3.0 * (answer == a)}
+"""
+
+
+@pytest.mark.parametrize(("rules", "passes"), [("", False), ("highest=2.0", True)])
+def test_a_component_above_one_needs_rules_of_rewards(
+    world: World, rules: str, passes: bool
+) -> None:
+    world.write("sums.py", LARGE_COMPONENT.replace("RULES", rules))
+    done = world.run("palestra", "verify-env", "sums.py")
+
+    assert (done.code == 0) is passes, done.out
+    assert ("got 2, which is not from 0 to 1" in done.out) is not passes

@@ -142,6 +142,17 @@ def test_a_setting_is_named_as_it_was_typed(
     assert named in world.run(*arguments, world.head).refused()
 
 
+@pytest.mark.parametrize(("typed", "is_named"), [("polit.py", True), ("nofile.py", False)])
+def test_a_missing_environment_file_is_compared_by_its_name_without_suffix(
+    world: World, typed: str, is_named: bool
+) -> None:
+    world.write("polite.py", "from palestra import Environment\nclass Polite(Environment): ...\n")
+
+    refusal = world.run("palestra", "eval", typed).refused()
+
+    assert ("polite.py" in refusal) is is_named
+
+
 def test_a_busy_head_port_names_its_holder(world: World) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", world.head_port))
@@ -211,6 +222,7 @@ MCQA = ("-c", "resources_servers/mcqa/configs/mcqa.yaml", "-c", OPENAI, *NAMED)
 COLLECT = ("collect", *MCQA, "--input", "tasks.jsonl", "--output", "out/r.jsonl")
 EVAL = ("eval", "mcqa", "--model", "local")
 REVERIFY = ("reverify", "-r", "tasks.jsonl", "-o", "o.jsonl")
+GYM_RUN = ("gym", "eval", "run", "--resources-server", "mcqa", "--output", "o.jsonl")
 
 TYPOS: list[tuple[tuple[str, ...], str]] = [
     # names of commands, options and arguments
@@ -221,8 +233,14 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("serve-model", "vlm"), "no such command 'vlm'; did you mean 'vllm'?"),
     (("gym", "evall"), "palestra gym has no group evall. Did you mean eval?"),
     (("eval", "mcqa", "--modle", "local"), "there is no option --modle; did you mean --model?"),
+    (("eval", "mcqa", "--repeat", "3"), "there is no option --repeat; did you mean --repeats?"),
+    (("reverify", "--repeat", "3"), "there is no option --repeat\nhint:"),
     (("profile", "--rollout", "x"), "there is no option --rollout; did you mean --rollouts?"),
     (("cluster", "rollouts", "--mail-user", "me"), "write --sbatch mail-user=VALUE"),
+    (("eval", "mcqa", "-T", "x=3"), "there is no option -T: write --set KEY=VALUE"),
+    (("eval", "mcqa", "--epochs", "3"), "there is no option --epochs: write --repeats N"),
+    (("eval", "mcqa", "-n", "3"), "there is no option -n: write --limit N"),
+    (("profile", "--epochs", "3"), "there is no option --epochs\nhint:"),
     (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),
     (("eval", "mcqa", "--model"), "--model needs a value"),
     (("eval",), "TARGET is required"),
@@ -236,6 +254,13 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("doctor",), "--input is required; --output is required"),
     (("render-prompts",), "--input is required; --prompt is required; --output is required"),
     (("config", "foo"), "override 'foo' has no '='"),
+    (("eval", "mcqa", "--input", "a.jsonl", "-i", "b.jsonl"), "-i takes one file"),
+    ((*GYM_RUN, "--input", "a.jsonl", "--input=b.jsonl"), "--input takes one file"),
+    (("eval", "mcqa", "--input", "tasks.jsonl", "tasks.jsonl"), "is a file without a flag"),
+    (
+        ("collect", *MCQA, "--input", "t*.jsonl", "--output", "tasks.jsonl"),
+        "t*.jsonl matches only files of the run that it would write",
+    ),
     # values of the wrong type, or outside of their range
     (("eval", "mcqa", "--limit", "ten"), "--limit: should be a whole number, got 'ten'"),
     (("eval", "mcqa", "--limit", "-1"), "--limit: should be at least 0, got '-1'"),
@@ -314,6 +339,32 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "error: responses_create_params.temperature: should be a number, got 'hot'",
     ),
     (
+        ("eval", "mcqa", "--model", "local", "--output", "out3"),
+        "--output: should end with .jsonl, such as out3/rollouts.jsonl, got 'out3'",
+    ),
+    (
+        ("merge", "out7", "tasks.jsonl"),
+        "output: should end with .jsonl, such as out7/rollouts.jsonl, got 'out7'",
+    ),
+    (("reverify", "-r", "tasks.jsonl", "-o", "out9"), "-o: should end with .jsonl, such as"),
+    (("eval", "env.py", "--model", "local", "--input", "no*.jsonl"), "no*.jsonl matches no file"),
+    (
+        ("collect", *MCQA, "--input", "no*.jsonl", "--output", "o.jsonl"),
+        "no*.jsonl matches no file",
+    ),
+    (
+        ("collect", *MCQA, "--input", "[qr]*", "--output", "o.jsonl"),
+        "rows.txt: 1 row cannot be used",
+    ),
+    (
+        ("render-prompts", "-i", "no*.jsonl", "--prompt", "prompt.yaml", "-o", "o"),
+        "no*.jsonl matches no file",
+    ),
+    (
+        (*COLLECT, "+responses_create_params.max_output_tokenz=1"),
+        "max_output_tokenz: is no parameter of a request (did you mean 'max_output_tokens'?)",
+    ),
+    (
         (*COLLECT, "+responses_create_params.max_output_tokens=0"),
         "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
     ),
@@ -331,6 +382,12 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("scores", "tasks.jsonl", "--json", "--fractions"), "--json and --fractions"),
     (("select", "tasks.jsonl", "--band", "0..1", "--overwrite"), "--overwrite does nothing"),
     (("select", "tasks.jsonl", "--learnability", "--decided-only"), "--decided-only does nothing"),
+    (("select", "tasks.jsonl", "--failed", "--band", "0..1"), "--failed and --band cannot be"),
+    (("select", "tasks.jsonl", "--failed", "--min-rollouts", "1"), "--failed and --min-rollouts"),
+    (("select", "tasks.jsonl", "--failed", "--max-tokens", "9"), "--failed and --max-tokens"),
+    (("select", "tasks.jsonl", "--failed", "--solved-at", "1"), "--failed and --solved-at"),
+    (("select", "tasks.jsonl", "--failed", "--learnability"), "--failed and --learnability"),
+    (("select", "tasks.jsonl", "--failed", "--decided-only"), "--failed and --decided-only"),
     (("compare", "a", "b", "--tolerance", "0.1"), "only affect --gate: add --gate"),
     (("init", "new", "--from", "env.py", "--template", "tools"), "--template does nothing with"),
     (("init", "new", "--config-only", "--template", "tools"), "--template does nothing with"),
@@ -354,21 +411,27 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     ((*COLLECT, "--agent", "mcqa_simple_agnt"), "did you mean 'mcqa_simple_agent'?"),
     (
         ("collect", *MCQA, "--input", "taks.jsonl", "--output", "o.jsonl"),
-        "taks.jsonl does not exist",
+        "did you mean tasks.jsonl?",
     ),
     (("collect", *MCQA, "--input", "rows.txt", "--output", "o.jsonl"), "line 1: not JSON"),
     ((*COLLECT, "--prompt-config", "nope.yaml"), "nope.yaml"),
+    (("eval", "env.py", "--model", "local", "--input", "taks.jsonl"), "did you mean tasks.jsonl?"),
+    (("show", "pasd/run.jsonl"), "did you mean past/run.jsonl?"),
+    (("view", "pasd"), "did you mean past?"),
     (("profile", "nope.jsonl"), "cannot read nope.jsonl"),
     (("compare", "a.jsonl", "b.jsonl"), "cannot read a.jsonl"),
     (("reverify", "-r", "nope.jsonl", "-o", "o.jsonl"), "there are no rollouts at nope.jsonl"),
     (("merge", "out.jsonl", "nope*.jsonl"), "no file matches nope*.jsonl"),
     (("diagnose", "nope"), "nope is not a run"),
     (("show", "nope"), "'nope'"),
-    (("pip-list", "nope"), "there is no server folder nope"),
+    (("pip-list", "nope"), "nope is not a server's folder"),
+    (("pip-list", "mcq"), "did you mean 'mcqa'?"),
     (("run", "-c", "nope.yaml"), "config file 'nope.yaml'"),
     (("doctor", "tools", "nope.jsonl"), "cannot read nope.jsonl"),
     # the viewer, the service and clusters
     (("view", "nope"), "there is no run nope"),
+    (("view", "past/run.jsonl", "3:1"), "palestra view past/run.jsonl 3:1 --text"),
+    (("show", "past/run.jsonl", "3-1"), "TASK:ROLLOUT: show 0:0"),
     (("view", "--prt", "1"), "there is no option --prt; did you mean --port"),
     (("view", "--port", "x"), "--port: should be a whole number, got 'x'"),
     (("view", "--port", "99999"), "--port: should be from 0 to 65535, got '99999'"),
@@ -402,6 +465,11 @@ def furnished(world: World) -> World:
     world.write("tasks.jsonl", TASK)
     world.write("q.jsonl", '{"question": "1 + 1"}\n')
     world.write("rows.txt", "hello\n")
+    (world.folder / "past").mkdir()
+    world.write("past/run.jsonl", "")
+    world.write(
+        "past/run_materialized_inputs.jsonl", '{"_ng_task_index": 0, "_ng_rollout_index": 0}\n'
+    )
     return world
 
 
@@ -433,3 +501,17 @@ def test_the_rows_of_a_file_are_read_however_it_was_saved(furnished: World, how:
 
     assert "tasks.jsonl: 1 row cannot be used" in message
     assert "line 2: not JSON" in message
+
+
+@pytest.mark.parametrize("typed", ["r.jsonl.gz", "r.jsonl"])
+@pytest.mark.parametrize("command", [("select", "--band", "0..1"), ("profile", "--rollouts")])
+def test_rollouts_without_the_other_files_of_their_run_are_one_error(
+    world: World, command: tuple[str, ...], typed: str
+) -> None:
+    row = b'{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}\n'
+    (world.folder / "r.jsonl.gz").write_bytes(gzip.compress(row))
+
+    message = world.run("palestra", *command, typed).refused()
+
+    assert "materialized inputs of r.jsonl.gz" in message
+    assert "r_materialized_inputs.jsonl" in message

@@ -13,6 +13,7 @@ from cli_world import FakeEndpoint, World
 from listed_runs import answered, failure, write_run
 from palestra.api import KINDS
 from palestra.cli.listing import list_components, list_runs
+from palestra.rollouts import ShardOf
 from palestra.settings import ListArgs, RunsArgs
 
 
@@ -89,6 +90,15 @@ def test_runs_are_listed_with_their_states(world: World) -> None:
     assert "1/2" in line
 
 
+def test_a_run_in_shards_is_listed_with_its_own_folder(world: World) -> None:
+    for index in range(2):
+        shard, folder = ShardOf(index, 2, requested=2, tasks=2), world.folder / f"runs/b/{index}"
+        write_run(folder, [answered(0, 1)], requested=1, shard=shard)
+
+    [line] = [line for line in world.run("palestra", "runs").out.splitlines() if "sums" in line]
+    assert line.split()[-1] == "runs/b"
+
+
 def test_no_runs_are_no_error(world: World) -> None:
     done = world.run("palestra", "runs")
 
@@ -104,6 +114,46 @@ def test_a_run_is_shown_with_its_failures(world: World) -> None:
     assert done.out.startswith("sums with tiny\n")
     assert "no number" in done.out
     assert "palestra show runs/a 1:0" in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show runs/a",
+        "show runs/a --json",
+        "show runs/a 1:0",
+        "show runs/a 1:0 --json",
+        "view runs/a --text",
+        "view runs/a --json",
+        "view runs/a 1:0 --text",
+    ],
+)
+def test_secrets_in_failures_are_masked(world: World, command: str) -> None:
+    failures = [failure(1, "refused sk-abcdefghijklmnop1234")]
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=2, failures=failures)
+    done = world.run("palestra", *command.split())
+
+    assert "refused ****" in done.out
+    assert "sk-abcdef" not in done.out + done.err
+
+
+def test_the_most_frequent_messages_of_a_class_are_shown(world: World) -> None:
+    messages = [f"message {name}" for n, name in enumerate("abcdefg") for _ in range(8 - n)]
+    failures = [failure(task, message) for task, message in enumerate(messages)]
+    run = world.folder / "runs" / "a"
+    write_run(run, [], requested=len(failures), failures=failures)
+    out = world.run("palestra", "show", "runs/a").out
+
+    rows = [line.split(maxsplit=3) for line in out.splitlines() if "verifier_error " in line][-6:]
+    assert [row[0] for row in rows] == ["8", "7", "6", "5", "4", "5"]
+    assert rows[-1][3].strip() == "and 2 other messages"
+
+
+def test_a_failed_rollout_is_shown_with_the_line_that_raised(world: World) -> None:
+    failures = [failure(0, "no number", traceback="sums.py:3 in verify")]
+    write_run(world.folder / "runs" / "a", [], requested=1, failures=failures)
+
+    assert "at: sums.py:3 in verify" in world.run("palestra", "show", "runs/a", "0:0").out
 
 
 def test_a_run_is_found_by_its_name_alone(world: World) -> None:
@@ -190,7 +240,9 @@ def test_a_long_text_opens_in_the_pager_of_a_terminal(world: World) -> None:
     process = world.start_on(theirs, "palestra", "show", "runs/a", "0:0")
     os.close(theirs)
     text = b""
-    while select.select([ours], [], [], 50)[0]:
+    poll = select.poll()
+    poll.register(ours, select.POLLIN)
+    while poll.poll(50_000):
         try:
             block = os.read(ours, 65536)
         except OSError:

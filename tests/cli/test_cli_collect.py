@@ -1,5 +1,6 @@
 """Collections with their servers inside the command: `collect`, `eval`, Ctrl-C and `--resume`."""
 
+import re
 import threading
 
 import pytest
@@ -15,6 +16,8 @@ from cli_world import (
     until,
     without_engine,
 )
+
+from palestra.testing import scripted_endpoint
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +117,7 @@ def test_stopped_before_anything_ended_a_collection_leaves_nothing(
     assert running.ended(timeout_s=5) == 130
     stuck.set()
     assert "stopped by SIGINT before any rollout had ended" in running.text()
+    assert "--resume" not in running.text()
     assert world.files() == []
 
 
@@ -204,3 +208,20 @@ def test_more_in_flight_than_the_process_may_open_files_is_refused(
     assert "90 rollouts in flight need about 346 open files" in done.refused()
     assert fake.asked == 0
     assert world.files() == []
+
+
+def test_each_cause_of_a_failure_class_has_a_line_at_the_end(world: World) -> None:
+    world.write(
+        "my_env.py",
+        "from palestra import environment\n"
+        "@environment(data=[{'n': n} for n in range(4)], prompt='{n}')\n"
+        "def verify(answer, n):\n"
+        "    raise ValueError(f'no {n}' if n else 'no number')\n",
+    )
+    with scripted_endpoint(*["1"] * 8) as endpoint:
+        done = world.run("palestra", "eval", "my_env.py", "--model", f"vllm:{endpoint.url}")
+
+    lines = [line for line in done.err.splitlines() if line.startswith("verifier_error: ")]
+    assert len(lines) == 2
+    assert re.search(r"no \d", lines[0])  # of the three alike, the one that failed first
+    assert "no number" in lines[1]

@@ -1,5 +1,6 @@
 """From a table to a prepared dataset, as its owner types it."""
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_missing_files_are_all_named_with_the_option_that_fetches_them(world: Wo
     said = done.refused()
     assert "b.jsonl (train dataset b of" in said
     assert "c.jsonl (train dataset c of" in said
-    assert "+should_download=true" in said
+    assert "--download" in said
     assert not (world.folder / "out").exists()
 
 
@@ -96,3 +97,29 @@ def _run(world: World, program: Path, *arguments: str) -> Done:
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_files_of_a_glob_are_imported_into_one_output_that_is_named(world: World) -> None:
+    world.write("t1.csv", "question,answer\none,1\n")
+    (world.folder / "t2.csv.gz").write_bytes(gzip.compress(b"question,answer\ntwo,2\n"))
+    command = ("palestra", "dataset", "import", "t*.csv*", "--answer", "answer")
+
+    assert "--output is missing: 2 files" in world.run(*command).refused()
+    assert world.run(*command, "--output", "rows.jsonl").code == 0
+
+    assert [row["expected_answer"] for row in world.rows("rows.jsonl")] == ["1", "2"]
+
+
+def test_prompts_are_rendered_for_the_rows_of_a_glob(world: World) -> None:
+    world.write("prompt.yaml", "user: '{question}?'\n")
+    world.write("a1.jsonl", '{"question": "one"}\n')
+    (world.folder / "a2.jsonl.gz").write_bytes(gzip.compress(b'{"question": "two"}\n'))
+
+    done = world.run(
+        *("palestra", "render-prompts", "-i", "a*.jsonl*", "--prompt", "prompt.yaml"),
+        *("-o", "rows.jsonl"),
+    )
+
+    assert done.code == 0, done.err
+    inputs = [row["responses_create_params"]["input"] for row in world.rows("rows.jsonl")]
+    assert [messages[0]["content"] for messages in inputs] == ["one?", "two?"]

@@ -60,7 +60,7 @@ def test_compare_says_which_run_is_better(world: World, runs: tuple[str, str]) -
     done = world.run("palestra", "compare", *runs, "-m", "pass@2", "-m", "output_tokens")
 
     assert done.code == 0
-    assert "B is better than A: reward +0.3750 [+0.2917, +0.4583], p = 0.0002." in done.out
+    assert "B is better than A: reward +0.3750 [+0.2917, +0.4583], mid-p = 0.0002." in done.out
     assert "12 tasks paired; reward higher in B for 12, lower for 0, equal for 0" in done.out
     assert " output_tokens      12     15.5     15.5      +0.0 " in done.out
 
@@ -69,7 +69,8 @@ def test_compare_lists_what_fell(world: World, runs: tuple[str, str]) -> None:
     out = world.run("palestra", "compare", runs[1], runs[0]).out
 
     assert "largest regressions, of 12 tasks with a lower reward in B" in out
-    assert " 1      1.000   0.500   -0.500            4            4 " in out
+    assert " 1           1.000   0.500   -0.500            4            4 " in out
+    assert f"palestra show {runs[1]} 1:0" in out
 
 
 def test_compare_as_json_has_everything(world: World, runs: tuple[str, str]) -> None:
@@ -83,7 +84,10 @@ def test_compare_as_json_has_everything(world: World, runs: tuple[str, str]) -> 
 def test_compare_as_markdown_is_tables(world: World, runs: tuple[str, str]) -> None:
     out = world.run("palestra", "compare", *runs, "--markdown").out
 
-    assert "| metric | tasks | A | B | B - A | 95 % interval | p | p (Holm) | detectable |" in out
+    assert (
+        "| metric | tasks | A | B | B - A | 95 % interval | mid-p | mid-p (Holm) | detectable |"
+        in out
+    )
     assert "| reward | 12 | 0.5000 | 0.8750 | +0.3750 |" in out
 
 
@@ -212,6 +216,18 @@ def test_select_never_overwrites_unasked(world: World) -> None:
     assert len(world.rows("tasks.jsonl")) == 12
 
 
+@pytest.mark.parametrize(
+    ("criteria", "is_said"), [(("--band", "0.1..1"), True), (("--band", "0..1"), False)]
+)
+def test_select_says_what_not_to_compare_when_rewards_chose_the_tasks(
+    world: World, criteria: tuple[str, ...], is_said: bool
+) -> None:
+    run = write_run(world, "a", lambda task: 2 * task, tasks=3)
+    done = world.run("palestra", "select", run, *criteria, "--out", "tasks.jsonl")
+
+    assert ("compare runs of these tasks with each other" in done.out) is is_said
+
+
 def test_select_that_keeps_nothing_writes_nothing(world: World) -> None:
     run = write_run(world, "a", lambda _: 4)
     done = world.run("palestra", "select", run, "--band", "0.1..0.9", "--out", "tasks.jsonl")
@@ -220,10 +236,85 @@ def test_select_that_keeps_nothing_writes_nothing(world: World) -> None:
     assert "no task was kept: tasks.jsonl was not written" in done.err
 
 
+def test_select_failed_writes_the_tasks_to_collect_again(world: World) -> None:
+    run = write_run(world, "a", lambda _: 2, tasks=3)
+    (lost, *scored_rows) = world.rows(run)
+    world.write(run, "".join(json.dumps(row) + "\n" for row in scored_rows))
+    done = world.run("palestra", "select", run, "--failed", "--out", "again.jsonl")
+
+    assert (done.code, lost["_ng_task_index"]) == (0, 0)
+    assert ["nothing", "failed", "2"] in [line.split() for line in done.out.splitlines()]
+    assert "rollouts without a reward: never ended 1" in done.out
+    rows_again = world.rows("again.jsonl")
+    assert [row["responses_create_params"]["input"] for row in rows_again] == ["question 0"]
+    criteria = json.loads((world.folder / "again_provenance.json").read_text())["criteria"]
+    assert criteria["failed"] is True
+
+
+def test_select_failed_takes_a_run_in_which_nothing_was_scored(world: World) -> None:
+    run = write_run(world, "a", lambda _: 0, tasks=3, failing=4)
+    done = world.run("palestra", "select", run, "--failed", "--out", "again.jsonl")
+
+    assert done.code == 0
+    assert len(world.rows("again.jsonl")) == 3
+
+
+def test_select_failed_of_a_run_without_failures_has_nothing_to_collect(world: World) -> None:
+    run = write_run(world, "a", lambda _: 2)
+    done = world.run("palestra", "select", run, "--failed", "--out", "again.jsonl")
+
+    assert (done.code, "again.jsonl" in world.files()) == (1, False)
+    assert "there is nothing to collect again" in done.err
+
+
+def test_select_keeps_what_was_solved_sometimes_by_default(world: World) -> None:
+    run = write_run(world, "a", lambda task: 2 * task, tasks=3)
+    done = world.run("palestra", "select", run, "--json")
+
+    assert (done.code, json.loads(done.out)["kept"]) == (0, [1])
+
+
+@pytest.mark.parametrize(("failing", "is_named"), [(1, True), (0, False)])
+def test_select_names_the_option_for_failed_tasks_when_rollouts_failed(
+    world: World, failing: int, is_named: bool
+) -> None:
+    run = write_run(world, "a", lambda _: 2, failing=failing)
+
+    assert ("--failed --out" in world.run("palestra", "select", run, "--band", "0..1").out) is (
+        is_named
+    )
+
+
+def test_select_names_the_remedy_of_each_failure_class(world: World) -> None:
+    run = write_run(world, "a", lambda _: 2, tasks=2, failing=1)
+    failures = "a/rollouts_failures.jsonl"
+    kept_answer, code_error = world.rows(failures)
+    ended = {"_ng_failure_terminal": True}
+    kept_answer |= {**ended, "_ng_failure_class": "verifier_error", "response": {}}
+    code_error |= {**ended, "_ng_failure_class": "environment_error"}
+    rows(world, failures, [kept_answer, code_error])
+
+    out = world.run("palestra", "select", run, "--band", "0..1").out
+
+    assert "`palestra reverify --with-failures` scores 1" in out
+    assert "1 needs a fixed row or environment" in out
+    assert f"`palestra select {run} --failed --out a/rollouts_again.jsonl`" in out
+    assert "--resume, runs" not in out
+
+
+def test_select_failed_without_a_file_gives_the_command_that_writes_one(world: World) -> None:
+    run = write_run(world, "a", lambda _: 2, tasks=2, failing=1)
+
+    out = world.run("palestra", "select", run, "--failed").out
+
+    assert out.splitlines()[-1] == (
+        f"next: palestra select {run} --failed --out a/rollouts_again.jsonl"
+    )
+
+
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ([], "no option says which tasks to select"),
         (["--band", "0.1-0.9"], "--band '0.1-0.9' is not LOW..HIGH"),
         (["--band", "0..1", "--out", "a/rollouts.jsonl"], "is a file of the run itself"),
     ],
@@ -292,6 +383,14 @@ def test_scores_say_why_there_is_no_error(world: World, runs: tuple[str, str]) -
     out = world.run("palestra", "scores", runs[0], "--k", "2").out
 
     assert "tiny: no ± where its seeds do not hold the same tasks" in out
+
+
+def test_scores_say_over_how_many_tasks_they_are(world: World, runs: tuple[str, str]) -> None:
+    lines = (world.folder / runs[0]).read_text().splitlines(keepends=True)
+    world.write(runs[0], "".join(lines[1:]))
+    out = world.run("palestra", "scores", runs[0], "--k", "4").out
+
+    assert "tiny: pass@4 is over 11 of 12 tasks, those with 4 scored rollouts" in out
 
 
 def test_scores_of_the_tasks_shared_miss_nothing(world: World, runs: tuple[str, str]) -> None:

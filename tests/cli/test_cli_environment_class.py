@@ -1,12 +1,14 @@
 """An environment in one file, with tools and state, in every command that takes an environment."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_world import FakeEndpoint, World, reply
+from cli_world import KEY, FakeEndpoint, World, reply
 
+from palestra.rollouts.lineage import selections
 from palestra.schema import called
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -118,13 +120,25 @@ def test_selected_tasks_are_run_again_by_input(shelf: World, fake: FakeEndpoint)
     )
     assert selected.code == 0, selected.err
 
-    done = shelf.run(
-        *("palestra", "eval", "shelf.py", *model(fake)),
-        *("--input", "out/learn.jsonl", "--output", "out/second.jsonl"),
-    )
+    [command] = [line for line in selected.out.splitlines() if line.startswith("next: ")]
+    done = shelf.run(*shlex.split(command.removeprefix("next: ").replace("****", KEY)))
 
     assert done.code == 0, done.err
-    assert [row["stock"] for row in shelf.rows("out/second.jsonl")] == [{"apple": 3}]
+    assert [row["stock"] for row in shelf.rows("out/learn_rollouts.jsonl")] == [{"apple": 3}]
+
+
+def test_the_rows_of_all_files_that_match_a_glob_are_used(shelf: World, fake: FakeEndpoint) -> None:
+    for number in range(2):
+        row = {"stock": {"apple": number + 1}, "wanted": {"apple": number}}
+        shelf.write(f"part-{number}.jsonl", json.dumps(row) + "\n")
+
+    rows = evaluated(shelf, fake, "--input", "part-*.jsonl")
+    asked = ("--input", "part-*.jsonl", "--output", "again/r.jsonl")
+    shelf.run("palestra", "collect", "shelf.py", *model(fake), *asked)
+
+    assert [row["stock"]["apple"] for row in rows] == [1, 2]
+    tasks = sorted(path.name for path in (shelf.folder / "again").glob("*_tasks.jsonl"))
+    assert tasks == ["r_shelf_agent_1_tasks.jsonl", "r_shelf_agent_tasks.jsonl"]
 
 
 def test_collect_takes_the_file_as_a_config(shelf: World, fake: FakeEndpoint) -> None:
@@ -149,6 +163,24 @@ def test_collect_renders_rows_of_its_own(shelf: World, fake: FakeEndpoint) -> No
     [row] = shelf.rows("out/c.jsonl")
     prompt = row["responses_create_params"]["input"][0]["content"]
     assert prompt == "It holds a pear. Leave exactly nothing."
+
+
+def test_a_run_over_jobs_keeps_by_whose_rewards_its_tasks_were_chosen(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    evaluated(shelf, fake)
+    chosen = ("--solved-at", "1.05", "--band", "0..0.5", "--limit", "1", "--out", "chosen.jsonl")
+    assert shelf.run("palestra", "select", "out/r.jsonl", *chosen).code == 0
+
+    done = shelf.run(
+        *("palestra", "cluster", "rollouts", "-c", "shelf.py", "--input-file", "chosen.jsonl"),
+        *("--agent-name", "shelf_agent", "--server-address", "http://host.invalid/v1"),
+        *("--model", "m", "--output-dir", "far", "--dry-run"),
+    )
+
+    assert done.code == 0, done.err
+    [origin] = selections([shelf.folder / "far" / "shelf_tasks.jsonl"])
+    assert origin.rollouts == (str(shelf.folder / "out" / "r.jsonl"),)
 
 
 def test_doctor_examines_the_file(shelf: World, fake: FakeEndpoint) -> None:

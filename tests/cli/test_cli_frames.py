@@ -134,7 +134,14 @@ def test_the_plain_line_says_what_is_awaited_until_the_first_rollout_ends() -> N
     young = (replace(SLOW, age_s=3.0, phase_s=2.0),)
     nothing_yet = replace(NOW, scored=0, failed=0, slowest=young)
 
-    assert "oldest 1234:0 in flight 3.0s, awaiting policy_model" in plain_line(nothing_yet)
+    assert "oldest: rollout 1234:0 in flight 3.0s, awaiting policy_model" in plain_line(nothing_yet)
+
+
+def test_the_plain_line_names_no_rollout_that_has_just_begun() -> None:
+    begun = replace(NOW, scored=0, failed=0, slowest=(replace(SLOW, age_s=0.0, phase_s=0.0),))
+
+    assert "oldest" not in plain_line(begun)
+    assert "oldest" not in plain_line(replace(begun, slowest=()))
 
 
 def test_the_plain_line_names_the_oldest_only_when_it_is_old() -> None:
@@ -145,7 +152,7 @@ def test_the_plain_line_names_the_oldest_only_when_it_is_old() -> None:
         "6120/10000 done, 1024 in flight, 27 failed (infra_error 20, timeout 7), "
         "41.3/s (38.0/s overall), 1:34 left, mean reward 0.431, 3.1M tokens (20.4k/s), "
         "31 attempts repeated, 12 requests retried, "
-        "oldest 1234:0 in flight 3:15, awaiting policy_model /v1/responses for 45s"
+        "oldest: rollout 1234:0 in flight 3:15, awaiting policy_model /v1/responses for 45s"
     )
 
 
@@ -179,3 +186,11 @@ def test_a_line_says_what_is_waited_for_and_until_when() -> None:
 
     assert f"7 requests retried, x (http://e) answered 429, {plan}" in plain_line(now)
     assert plan in "\n".join(line.plain for line in summary(now, 200))
+
+
+def test_a_stall_is_shown_in_the_line_and_in_the_frame() -> None:
+    stall = "nothing has ended for 3 min 10 s; 8 wait for the endpoint of policy_model"
+    now = replace(NOW, left_s=None, stall=stall)
+
+    assert stall in plain_line(now)
+    assert stall in texts(frame(now, 100, 24))

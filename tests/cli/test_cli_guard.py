@@ -115,6 +115,20 @@ def test_a_verifier_that_holds_the_process_ends_the_run_in_time(
     assert nobody_is_in(world.folder)
 
 
+@pytest.mark.parametrize("how", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+def test_a_verifier_that_ends_the_process_is_named_and_the_run_goes_on_without_it(
+    world: World, fake: FakeEndpoint, how: str
+) -> None:
+    arguments = command(world, fake, f"import os; {how}")
+
+    done = world.run("palestra", *arguments)
+
+    assert done.code == 1
+    assert "error: rollout 2:0: hang/verify ended the process that it ran in" in done.err
+    again = world.run("palestra", *arguments, "--resume")
+    assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in again.out, again.err
+
+
 def resumed(world: World, fake: FakeEndpoint) -> Done:
     return world.run("palestra", *command(world, fake, REGEX), "--resume")
 
@@ -430,3 +444,18 @@ def test_a_command_within_a_program_leaves_the_threads_of_the_program_alone() ->
     )
 
     assert done.stdout == "goes on after 0\n", done.stderr
+
+
+def test_a_task_of_an_author_that_raises_system_exit_ends_the_command_with_its_place(
+    world: World, fake: FakeEndpoint
+) -> None:
+    body = "asyncio = __import__('asyncio'); await asyncio.gather(asyncio.create_task(leaving()))"
+    arguments = command(world, fake, body)
+    with (world.folder / "hang.py").open("a") as file:
+        file.write("\n\nasync def leaving():\n    raise SystemExit(4)\n")
+
+    done = world.run("palestra", *arguments)
+
+    assert done.code == 1
+    assert "raised SystemExit: 4" in done.err
+    assert f"{world.folder}/hang.py:" in done.err

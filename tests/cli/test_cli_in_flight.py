@@ -118,7 +118,7 @@ def test_a_stuck_run_is_listed_by_phase_awaited_thing_and_age(
     assert "the endpoint" in table.out
     flights = told["collections"][0]["in_flight"]
     assert {(f["agent"], f["phase"], "endpoint" in f["awaiting"]) for f in flights} == {
-        (AGENT, "upstream", True)
+        (AGENT, "model server", True)
     }
     assert all(f["age_s"] >= f["awaiting_s"] > 0 for f in flights)
     assert run.process.poll() is None

@@ -144,6 +144,13 @@ def test_the_fields_command_needs_to_know_what_to_merge(world: World) -> None:
     assert "output_jsonl_fpath: is required" in text
 
 
+def test_the_fields_command_refuses_an_output_that_readers_would_not_find(world: World) -> None:
+    files = ("+input_glob=runs", "+output_jsonl_fpath=all")
+    text = world.run("ng_aggregate_rollouts", *files, world.head).refused()
+
+    assert "output_jsonl_fpath: should end with .jsonl, such as all/rollouts.jsonl" in text
+
+
 @pytest.mark.slow
 def test_shards_of_jobs_merge_to_the_whole_run_with_its_metrics(
     world: World, fake: FakeEndpoint

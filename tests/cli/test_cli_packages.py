@@ -7,7 +7,7 @@ import pytest
 from cli_world import World
 
 from palestra.cli.packages import ng_pip_list
-from palestra.errors import RunFailed
+from palestra.errors import ConfigError, RunFailed
 
 
 @pytest.mark.slow
@@ -38,9 +38,23 @@ def test_a_server_whose_environment_is_not_made_yet_has_none_to_list(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["resources_servers/none"], "there is no server folder"),
+        (["resources_servers/none"], "is not a server's folder"),
         (["resources_servers/mcqa", "--format", "xml"], "format: "),
     ],
 )
 def test_what_cannot_be_listed_is_refused(world: World, arguments: list[str], says: str) -> None:
     assert says in world.run("palestra", "pip-list", *arguments).refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("resources_servers/mcq", "mcqa"), ("responses_api_models/openai_modl", "openai_model")],
+)
+def test_a_server_that_does_not_exist_is_refused_with_the_nearest_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "resources_servers").mkdir()
+
+    with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
+        ng_pip_list([f"+entrypoint={name}"])

@@ -191,3 +191,17 @@ def test_a_prompt_that_is_not_there_is_one_clear_error(world: World, fake: FakeE
     )
 
     assert "nothere.yaml" in done.refused()
+
+
+def test_servers_inside_the_fields_command_need_a_domain(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG.replace("domain: other", "domain: matths"))
+
+    done = world.run(
+        *("ng_collect_rollouts", *arguments, *nobody(), "+agent_name=strict_agent"),
+        *("+input_jsonl_fpath=tasks.jsonl", "+output_jsonl_fpath=o.jsonl"),
+        timeout_s=20,
+    )
+
+    assert "'matths' is not a domain" in done.refused()
+    assert not (world.folder / "o.jsonl").exists()

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import pytest
 from cli_world import AGENT, MULTI_STEP, OPENAI, World
 
 REF = {"type": "responses_api_agents", "name": AGENT}
@@ -37,11 +38,19 @@ def test_a_whole_run_is_a_table_and_its_files(world: World) -> None:
     assert done.code == 0, done.err
     assert "4/4   0.250 [0.000, 1.000]    0.250    0.500" in done.out
     assert "all requested" not in done.out
-    assert done.out.splitlines()[-3:] == [
+    assert done.out.splitlines()[-4:] == [
         "  run_reward_profiling.jsonl",
         "  run_agent_metrics.json",
         "  run_report.html",
+        "the lowest reward: palestra show run.jsonl 0:1",
     ]
+
+
+def test_no_reward_is_the_lowest_of_equal_ones(world: World) -> None:
+    made(world, "0:0=1 0:1=1 1:0=1 1:1=1")
+    done = world.run("ng_reward_profile", INPUTS, "+rollouts_jsonl_fpath=run.jsonl")
+
+    assert done.out.splitlines()[-1] == "a rollout: palestra show run.jsonl 0:0"
 
 
 def test_a_run_with_gaps_is_refused_with_the_way_out(world: World) -> None:
@@ -49,7 +58,8 @@ def test_a_run_with_gaps_is_refused_with_the_way_out(world: World) -> None:
     said = world.run("ng_reward_profile", INPUTS, "+rollouts_jsonl_fpath=run.jsonl").refused()
 
     assert "2 of 4 rollouts are missing from run.jsonl: 0:1, 1:1" in said
-    assert "++allow_partial_rollouts=True" in said
+    assert "+allow_partial_rollouts=true" in said
+    assert "+resume_from_cache=true" in said
     assert not (world.folder / "run_reward_profiling.jsonl").exists()
 
 
@@ -66,6 +76,7 @@ def test_part_of_a_run_is_counted_and_told_in_both_views(world: World) -> None:
     over_scored, over_requested = (line for line in done.out.splitlines() if "0.2" in line)
     assert "3/4" in over_scored
     assert "not ended 1" in over_scored
+    assert "1.000 (over 1 of 2 tasks)" in done.out
     assert "0.250–0.500" in over_requested  # noqa: RUF001  # a range takes an en dash
 
 
@@ -150,3 +161,29 @@ def test_names_from_data_are_shown_and_do_nothing(world: World) -> None:
     assert "evil" in done.out
     assert "\x1b" not in done.out
     assert "\u202e" not in done.out
+
+
+@pytest.mark.parametrize("command", ["profile", "show"])
+def test_scores_that_are_doubtful_are_followed_by_a_warning(world: World, command: str) -> None:
+    made(world, WHOLE)
+    rows = world.rows("run.jsonl")
+    rows[0] |= {"reward": 2.5, "outside_reward_rules": [0.0, 1.0]}
+    rows[1] |= {"tool_failures": [{"tool": "look_up", "type": "KeyError"}]}
+    world.write("run.jsonl", lines(rows))
+
+    done = world.run("palestra", command, "run.jsonl")
+
+    warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert [("tool failures" in text, "(2.5)" in text) for text in warnings] == [
+        (True, False),
+        (False, True),
+    ]
+    assert all("palestra diagnose run.jsonl" in text for text in warnings)
+    assert "RewardRules(highest=2.5)" in warnings[1]
+
+
+@pytest.mark.parametrize("command", ["profile", "show"])
+def test_scores_that_are_not_doubtful_have_no_warning(world: World, command: str) -> None:
+    made(world, WHOLE)
+
+    assert "warning" not in world.run("palestra", command, "run.jsonl").err

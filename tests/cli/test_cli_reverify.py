@@ -226,6 +226,21 @@ def test_the_output_can_be_profiled_with_the_inputs_of_the_run(here: Path) -> No
     assert load_run(None, "new.jsonl").rollouts.reward.tolist() == [1.0]
 
 
+def test_inputs_in_several_files_are_taken_together(here: Path) -> None:
+    keys = [{"_ng_task_index": n, "_ng_rollout_index": 0} for n in (0, 1)]
+    stored_rows = [stored(n, "\\boxed{A}", **key) for n, key in enumerate(keys)]
+    for number, row in enumerate(stored_rows):
+        task = {name: row[name] for name in row if name not in ("response", "reward")}
+        part = write(f"part{number}_inputs.jsonl", [{**task, "expected_answer": "A"}])
+        part.write_bytes(part.read_bytes().rstrip(b"\n"))  # as some editors write a file
+    run = write("run.jsonl", stored_rows)
+
+    assert again(run, environment="mcqa", inputs=Path("part*_inputs.jsonl")) == 0
+
+    assert [row["reward"] for row in rows()] == [1.0, 1.0]
+    assert len(Path("new_materialized_inputs.jsonl").read_text().splitlines()) == 2
+
+
 def test_a_file_of_tasks_is_not_taken_for_the_inputs_of_the_run(here: Path) -> None:
     row = stored(0, "\\boxed{A}", expected_answer="A", _ng_task_index=0)
     tasks = write("tasks.jsonl", [row])
@@ -247,6 +262,22 @@ def test_the_changes_are_shown_by_pair_and_by_row(
     assert "mcqa 1 0 1 0 0 0 -> 1" in told
     assert "mcqa 0 -> 1 1" in told
     assert "line 1 (task 7, rollout 2) 0 -> 1" in told
+
+
+def test_the_mean_of_all_rows_is_shown_beside_that_of_rows_with_a_previous_reward(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first_time = stored(1, "\\boxed{B}", expected_answer="A")
+    del first_time["reward"]
+
+    again(
+        write("run.jsonl", [stored(0, "\\boxed{A}", expected_answer="A"), first_time]),
+        environment="mcqa",
+    )
+
+    told = capsys.readouterr().out
+    assert "0 -> 1 is of the 1 row with a previous reward" in told
+    assert "of all 2 verified rows it is 0.5" in told
 
 
 def test_as_json_nothing_else_is_on_standard_output(world: World) -> None:

@@ -158,6 +158,21 @@ def test_a_check_that_fails_uploads_nothing(desk: Desk) -> None:
     assert desk.hub.asked == []
 
 
+@pytest.mark.parametrize(
+    ("command", "settings"),
+    [(sharing.upload_to_hub, UPLOAD), (sharing.upload_to_gitlab, GITLAB)],
+)
+def test_an_upload_is_one_file_and_a_glob_is_named(
+    desk: Desk, command: Command, settings: tuple[str, ...]
+) -> None:
+    (desk.folder / "train2.jsonl").write_bytes(ROWS)
+
+    said = desk.types(command, *settings, "++input_jsonl_fpath=tra*.jsonl").refused()
+
+    assert "tra*.jsonl is a glob, and this is about one file" in said
+    assert desk.hub.asked == []
+
+
 def test_everything_that_is_missing_is_named_at_once(desk: Desk) -> None:
     said = desk.types(sharing.upload_to_hub).refused()
 

@@ -23,26 +23,30 @@ def watched(requested: int = 1000, **fields: int) -> tuple[Progress, RateMeter, 
     return progress, RateMeter(progress, clock=clock), clock
 
 
-def end(progress: Progress, count: int) -> None:
+def end(progress: Progress, count: int, at: float | None) -> None:
+    """End rollouts. `at`: None in an earlier session."""
     for _ in range(count):
+        if at is not None:
+            progress.pace.attempt_ended(at, failed=False, is_last=True)
         progress.accounting.score(ScoredEnding(Outcome.SCORED, 0.5, 10))
 
 
-def test_the_recent_rate_forgets_what_was_before_the_last_half_minute() -> None:
+def test_the_recent_rate_forgets_what_was_before_the_last_minute() -> None:
     progress, meter, clock = watched()
-    for second in range(1, 101):
+    for second in range(1, 161):
         clock.now = float(second)
-        end(progress, 8 if second <= 60 else 2)
+        end(progress, 5 if second <= 100 else 2, clock.now)
         now = meter.read()
 
-    assert (now.rate, now.overall_rate) == (2.0, 5.6)
+    assert (now.rate, now.overall_rate) == (2.0, 620 / 160)
     assert now.token_rate == 20.0
-    assert now.left_s == (1000 - 560) / 2
+    assert now.left_s == (1000 - 620) / 2
 
 
 def test_what_an_earlier_session_did_is_no_rate_of_this_one() -> None:
     progress, meter, clock = watched(done_before=100, tokens_before=1000)
-    end(progress, 110)
+    end(progress, 100, None)
+    end(progress, 10, 5.0)
     clock.now = 10.0
     now = meter.read()
 

@@ -1,12 +1,26 @@
 """Ctrl-C and SIGTERM on real collections, whatever is in flight."""
 
 import json
+import re
 import signal
 import threading
 import time
+from collections.abc import Sequence
+from http.client import HTTPConnection
 
 import pytest
-from cli_world import AGENT, MULTI_STEP, OPENAI, TASKS, FakeEndpoint, Running, World, until
+from cli_world import (
+    AGENT,
+    MULTI_STEP,
+    OPENAI,
+    TASKS,
+    FakeEndpoint,
+    Running,
+    World,
+    free_port,
+    reply,
+    until,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +30,7 @@ ENVIRONMENT = """
 import asyncio
 import threading
 import time
+from http.client import HTTPConnection
 from pathlib import Path
 
 from palestra.schema import VerifyRequest, VerifyResponse
@@ -131,6 +146,15 @@ def test_a_verifier_that_will_not_be_cancelled_holds_nobody_up(
     assert len(world.rows("rollouts.jsonl")) == 1
 
 
+@pytest.mark.parametrize("body", [SWALLOWING, BLOCKING], ids=["swallow", "spin"])
+def test_work_that_does_not_stop_is_named(world: World, fake: FakeEndpoint, body: str) -> None:
+    running = verifying(world, fake, body)
+
+    stop(running, signal.SIGINT)
+
+    assert re.search(r"did not stop within 2 s \(\d in X\.verify \(app\.py:\d+\)\)", running.text())
+
+
 @pytest.mark.parametrize(
     ("number", "code", "later_s"), [(signal.SIGINT, 130, 0.2), (signal.SIGTERM, 143, 1.2)]
 )
@@ -166,3 +190,80 @@ def test_a_thread_that_never_ends_does_not_keep_a_run_that_is_over(
 
     assert done.code == 1
     assert "requested 8 = scored 1 + failed 7 (timeout 7)" in done.out
+
+
+# Commands that keep servers running
+
+UNSTARTED = ENVIRONMENT.format(body="pass")
+IMPORTING = f"{UNSTARTED}\nPath('in').touch()\ntime.sleep(60)\n"
+STARTING = f"""{UNSTARTED}
+    async def start(self) -> None:
+        Path("in").touch()
+        await asyncio.sleep(60)
+"""
+MANY_FUNCTIONS = f"""{UNSTARTED}
+    async def start(self) -> None:
+        for number in range(20_000):
+            exec(f"def f{{number}}(): pass\\nf{{number}}()")
+        Path("in").touch()
+"""
+ASLEEP = "(Path('in').touch(), await asyncio.sleep(60))"
+
+
+def serving(
+    world: World, app: str, placement: str, port: int = 0, overrides: Sequence[str] = ()
+) -> Running:
+    """A fleet of one environment."""
+    (world.folder / "resources_servers/x").mkdir(parents=True)
+    world.write("resources_servers/x/app.py", app)
+    setting = json.dumps({"placement": placement, "port": port or free_port()})
+    world.write("x.yaml", f"x: {{resources_servers: {{x: {setting}}}}}")
+    other = "example_multi_step_resources_server"
+    return world.start(
+        *("palestra", "run", "-c", "x.yaml", "-c", MULTI_STEP, world.head),
+        *(f"~{AGENT}", f"++{other}.resources_servers.example_multi_step.placement=process"),
+        *overrides,
+    )
+
+
+def assert_stops_in_order(running: Running) -> None:
+    ended, _ = stop(running, signal.SIGINT)
+    text = running.text()
+    assert ended == 0, text
+    assert "did not stop" not in text
+    assert "Traceback" not in text
+    assert text.endswith("stopped\n")
+
+
+@pytest.mark.parametrize("app", [IMPORTING, STARTING], ids=["import", "start"])
+def test_ctrl_c_stops_servers_that_are_still_starting(world: World, app: str) -> None:
+    running = serving(world, app, "process")
+    until((world.folder / "in").exists)
+
+    assert_stops_in_order(running)
+
+
+@pytest.mark.parametrize("placement", ["process", "embedded"])
+@pytest.mark.parametrize("body", [ASLEEP, THREAD], ids=["asleep", "thread"])
+def test_ctrl_c_stops_servers_with_a_request_in_flight(
+    world: World, body: str, placement: str
+) -> None:
+    port = free_port()
+    running = serving(world, ENVIRONMENT.format(body=body), placement, port)
+    running.until("stop with Ctrl-C")
+    caller = HTTPConnection("127.0.0.1", port)
+    row = {"responses_create_params": {"input": "1"}, "response": reply()}
+    caller.request("POST", "/verify", json.dumps(row), {"content-type": "application/json"})
+    until((world.folder / "in").exists)
+
+    assert_stops_in_order(running)
+    caller.close()
+
+
+def test_ctrl_c_waits_for_the_profile_of_a_server(world: World) -> None:
+    profiled = ("+profiling_enabled=true", "+profiling_results_dirpath=profiles")
+    running = serving(world, MANY_FUNCTIONS, "process", overrides=profiled)
+    running.until("stop with Ctrl-C")
+
+    assert_stops_in_order(running)
+    assert (world.folder / "profiles/x.svg").exists()

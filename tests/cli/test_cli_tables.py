@@ -185,6 +185,7 @@ def test_means_of_what_the_tasks_hold_are_no_key_metrics(
     inputs = tmp_path / "inputs.jsonl"
     inputs.write_text('{"id": 2, "label": 418}\n')
     metrics = {"mean/reward": 0.5, "mean/id": 2.0, "mean/label": 418.0, "mean/accuracy": 0.5}
+    metrics |= {"mean/_ng_attempt_index": 3, "mean/previous_reward": 0.25}
 
     print_key_metrics([{"agent_ref": {"name": "agent"}, "key_metrics": metrics}], inputs)
 
@@ -193,6 +194,8 @@ def test_means_of_what_the_tasks_hold_are_no_key_metrics(
     assert "mean/accuracy" in out
     assert "mean/id" not in out
     assert "mean/label" not in out
+    assert "mean/_ng_attempt_index" not in out
+    assert "mean/previous_reward" not in out
 
 
 def test_what_is_piped_is_neither_cut_nor_turned(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,8 +36,8 @@ def begun(moment: str) -> RunPaths:
 
 
 def resumed(rows: str = "ab", *, max_attempts: int = 3) -> Path:
-    run = intended(settings("235959", rows), **MADE_FROM)
-    return unfinished_run("env", run, max_attempts=max_attempts)
+    run, agents = intended(settings("235959", rows), **MADE_FROM)
+    return unfinished_run("env", run, agents, max_attempts=max_attempts)
 
 
 def test_looking_for_the_run_to_resume_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,11 @@ class Pty:
         """Read until the screen is as it should be."""
         deadline = time.monotonic() + timeout_s
         pending = b""
+        poll = select.poll()
+        poll.register(self._master, select.POLLIN)
         while not holds():
             assert time.monotonic() < deadline, self.screen.text
-            if not select.select([self._master], [], [], 0.05)[0]:
+            if not poll.poll(50):
                 continue
             pending += os.read(self._master, 65536)
             whole = pending[: pending.rfind(b"\x1b")] if _torn(pending) else pending

@@ -21,7 +21,7 @@ from palestra.cluster.shard import ShardCounter
 from palestra.cluster.submitter import refuse_running
 from palestra.cluster.units import folder_of, read_run
 from palestra.errors import ConfigError, InputDataError
-from palestra.settings import FollowArgs, LogsArgs
+from palestra.settings import FollowArgs, LogsArgs, RetryFailedArgs
 from palestra.system import Process
 
 
@@ -176,7 +176,7 @@ def test_a_retry_while_all_is_under_way_says_how_much_runs_and_waits(
 ) -> None:
     site = Site(job1_0=RUNNING, job1_1=QUEUED, job2=QUEUED, job3=QUEUED)
     monkeypatch.setattr(commands, "executor_for", lambda *_, **__: site)
-    assert commands.retry_failed(FollowArgs(run=str(made.files.output_dir), as_json=True)) == 0
+    assert commands.retry_failed(RetryFailedArgs(run=str(made.files.output_dir), as_json=True)) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {"submitted": [], "underway": {"running": 1, "queued": 3}}
 

@@ -249,3 +249,39 @@ def test_a_first_part_that_fails_on_this_machine_does_not_keep_the_second_from_r
     assert grown.files.submissions() == ("0001", "0002", "0003", "0004")
     last = read_plan(grown.files.submission("0004").plan)
     assert [job.name for job in last.jobs] == ["shards"]
+
+
+def test_another_time_limit_is_of_the_jobs_of_shards_alone(made: World, sbatch: Sbatch) -> None:
+    for job in made.run.jobs:
+        script = made.submission.script(job.name)
+        text = script.read_text().partition("\n")
+        limits = "#SBATCH --signal=B:USR1@120\n#SBATCH --time=0:10:00\n"
+        script.write_text(f"{text[0]}\n{limits}{text[2]}")
+    run = again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch, time_limit="0:04:00")
+    scripts = {name: made.files.submission("0002").script(name) for name in ("shards", "merge")}
+    assert run.job("shards").time_limit == "0:04:00"
+    assert "#SBATCH --time=0:04:00\n#SBATCH --signal=B:USR1@60\n" in scripts["shards"].read_text()
+    assert "--time=0:10:00\n" in scripts["merge"].read_text()
+    assert scripts["shards"].read_text().count("--time=") == 1
+
+
+def test_a_longer_time_limit_brings_the_whole_warning_back(made: World, sbatch: Sbatch) -> None:
+    script = made.submission.script("shards")
+    text = script.read_text().partition("\n")
+    script.write_text(f"{text[0]}\n#SBATCH --signal=B:USR1@120\n{text[2]}")
+    short, long = (
+        again(made, ["rollouts-chunk1", "rollouts-chunk2"], sbatch, time_limit=limit)
+        for limit in ("0:01:00", "4:00:00")
+    )
+    script = made.files.submission(long.submission).script("shards")
+
+    assert (short.job("shards").warning_s, long.job("shards").warning_s) == (15, 120)
+    assert "#SBATCH --signal=B:USR1@120\n" in script.read_text()
+
+
+def test_a_run_whose_folder_was_moved_is_not_submitted_again(made: World, sbatch: Sbatch) -> None:
+    made.files.output_dir.rename(made.folder / "moved")
+    with pytest.raises(RunFailed) as caught:
+        again(made, ["rollouts-chunk1"], sbatch)
+    assert made.run.output_dir in caught.value.message
+    assert sbatch[0] == []

@@ -328,7 +328,7 @@ def test_no_variable_of_any_plan_holds_an_expression_of_the_shell() -> None:
 
 @pytest.mark.parametrize(("limit", "before"), [("4:00:00", 120), ("1", 15), ("0:02", 1)])
 def test_a_short_job_is_not_warned_before_it_can_begin(limit: str, before: int) -> None:
-    assert planned(options(time=limit)).jobs[0].signal_s == before
+    assert planned(options(time=limit)).jobs[0].warning_s == before
 
 
 def test_ports_come_from_the_configured_range() -> None:

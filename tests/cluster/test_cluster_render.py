@@ -305,6 +305,14 @@ def test_more_chunks_than_tasks_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_the_input_may_be_a_glob(tmp_path: Path) -> None:
+    rows = [line.row for line in read_jsonl(_shipped(TASKS))]
+    _write_rows(tmp_path / "part-1.jsonl", rows[:1])
+    _write_rows(tmp_path / "part-2.jsonl", rows[1:3])
+
+    assert read_plan(dry(input_file="part-*.jsonl") / "plan.json").rollouts == 3
+
+
 def test_an_input_that_cannot_be_read_here_is_left_to_a_first_job() -> None:
     on = {"executor": "slurm", "runtime": "pyxis", "containers": {"gym": "g"}}
     folder = dry(cluster=on, input_file="/only/there.jsonl", mounts="/lustre/only:/only")

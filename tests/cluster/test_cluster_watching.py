@@ -161,3 +161,12 @@ def test_the_reward_of_a_whole_run_has_its_interval_and_pass_at_k() -> None:
     line = commands.reward_line({"agent": "agent", **PROFILE[0]["summary"]})
 
     assert line == "agent: mean reward 0.500 [0.250, 0.750] pass@1 0.500 pass@2 0.800"
+
+
+def test_a_pass_at_k_over_few_tasks_says_over_how_many() -> None:
+    views = [{"k": k, "scored": 0.5, "tasks_scored": tasks} for k, tasks in ((1, 40), (8, 7))]
+    summary = {"mean_reward": {"scored": 0.5, "interval": None}, "pass@k": views}
+
+    line = commands.reward_line({"agent": "agent", **summary})
+
+    assert line.endswith("pass@1 0.500 pass@8 0.500 (over 7 of 40 tasks)")

@@ -3,14 +3,16 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
 from palestra.authoring import FolderReport, check_folder
-from palestra.cli.console import notice, say, say_json
+from palestra.cli.console import in_words_called, notice, say, say_json
 from palestra.cli.file_tests import FileSubject, file_subject, report_of_file
 from palestra.cli.guard import tell_guard
+from palestra.cli.spelling import command_words, typed_program
 from palestra.cli.tables import print_table
 from palestra.config import (
     PACKAGE_ROOT,
@@ -198,12 +200,13 @@ RESOURCES = "resources_servers"
 def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
     """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
 
-    `next_commands`: the commands to print at the end; empty for those of `palestra`.
+    `next_commands`: the commands to print at the end; empty for `ng_test`, then those of `palestra`.
     """
     from palestra.cli.scaffolding import NEXT_COMMANDS, init, warn_built_in
 
     args = InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True)
-    code = init(args, next_commands=next_commands or NEXT_COMMANDS)
+    test = f"{command_words('test', typed_program())} +entrypoint={args.name}"
+    code = init(args, next_commands=next_commands or (test, *NEXT_COMMANDS[1:]))
     warn_built_in(Path(args.name).name)
     return code
 
@@ -258,19 +261,30 @@ def documented_servers() -> list[Path]:
 
 
 def ng_dev_test() -> int:
-    """Run `ng_dev_test`: palestra's own tests, which only a checkout of palestra contains."""
+    """Run `ng_dev_test`: palestra's own tests, which only a checkout of palestra contains: the one
+    that is installed, or the working directory.
+    """
     import sys
 
     from palestra.system import run
 
-    tests = PACKAGE_ROOT.parents[1] / "tests"
-    if not tests.is_dir():
+    checkouts = [root for root in (PACKAGE_ROOT.parents[1], Path.cwd()) if _is_checkout(root)]
+    if not checkouts:
         raise ConfigError(
             "palestra's own tests are not installed", hint="run it in a checkout of palestra"
         )
-    command = [sys.executable, "-m", "pytest", "-m", "not slow", str(tests)]
-    ended_process = run(command, cwd=tests.parent, timeout_s=DEV_TEST_S, inherits_output=True)
+    if find_spec("pytest") is None:
+        raise ConfigError(
+            "palestra's own tests need packages that are not installed",
+            hint="`make test` in the checkout installs them and runs the tests",
+        )
+    command = [sys.executable, "-m", "pytest", "-m", "not slow", str(checkouts[0] / "tests")]
+    ended_process = run(command, cwd=checkouts[0], timeout_s=DEV_TEST_S, inherits_output=True)
     return ended_process.code
+
+
+def _is_checkout(folder: Path) -> bool:
+    return (folder / "tests").is_dir() and (folder / "src" / "palestra").is_dir()
 
 
 def server_folder(folder_name: str) -> Path:
@@ -283,7 +297,10 @@ def server_folder(folder_name: str) -> Path:
             if (newer := renamed(folder_name)) and candidate.name == Path(newer.new).name:
                 notice(f"warning: {newer}")
             return candidate
-    near = nearest(Path(folder_name).name, [folder.name for folder in _all((RESOURCES,))])
+    first = Path(folder_name).parts[:1]
+    tree = first[0] if first and first[0] in SERVER_TREES else RESOURCES
+    apps = (app for root in roots for app in (root / tree).glob("*/app.py"))
+    near = nearest(Path(folder_name).name, {app.parent.name for app in apps})
     raise ConfigError(
         f"{folder_name} is not a server's folder" + (f"; did you mean {near!r}?" if near else ""),
         hint="a folder like resources_servers/my_env, with app.py in it",
@@ -340,7 +357,8 @@ async def _reports(
     tell_guard(
         limit_s=args.timeout_s,
         limit_of="a folder",
-        hint="find out why that line does not return, or raise --timeout",
+        hint="find out why that line does not return, or wait longer: "
+        "`palestra test --timeout SECONDS`",
     )
     async with beating():
         return [await _report(item, subjects, args, name=len(folders) > 1) for item in folders]
@@ -376,7 +394,7 @@ def _show(reports: Sequence[FolderReport]) -> None:
                 report.folder.name if number == 0 else "",
                 check.name,
                 "passed" if check.passed else "failed",
-                check.note,
+                in_words_called(check.note),
             )
             for report in reports
             for number, check in enumerate(report.checks)

@@ -1,20 +1,34 @@
 """`collect`: run rows through agents, on a running fleet or on one inside this command."""
 
-from collections.abc import Coroutine, Mapping
+import shlex
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, Self
 
 from palestra import api
+from palestra.analysis import amount
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
-from palestra.cli.console import command_line, masking, notice, say, say_json, show_error, warn_all
+from palestra.cli.console import (
+    command_line,
+    in_words_called,
+    masking,
+    notice,
+    say,
+    say_json,
+    show_error,
+    warn_all,
+)
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.profiling_commands import A_ROLLOUT, LOWEST
+from palestra.cli.recollecting import in_words_of_run
 from palestra.cli.spelling import command_words, takes_overrides, typed_program
-from palestra.cli.tables import print_key_metrics
+from palestra.cli.tables import MOST_MESSAGES, print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ConfigTree, ResolvedConfig
+from palestra.config import ConfigTree, ResolvedConfig, domain_problems, raise_problems
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.rollouts import Collected, PreparedRun, discard_new_inputs, scored_keys
@@ -25,14 +39,16 @@ from palestra.schema import (
     TASK_INDEX,
     FailedAttempts,
     JsonObject,
+    RolloutKey,
     RunPaths,
     Unscored,
+    failure_kind,
     own_hint,
     read_jsonl,
 )
 from palestra.settings import CollectArgs, CollectSettings, args_from, load
 from palestra.system import shown
-from palestra.transport import ServerClient
+from palestra.transport import RetryCount, ServerClient
 
 RESUME_OVERRIDES: Final = "++output_jsonl_fpath={} ++resume_from_cache=true"
 FleetToUse = Literal["found", "own", "running"]
@@ -56,6 +72,8 @@ def collect(
     """
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
+    if ng and fleet == "own":
+        raise_problems(domain_problems(config))
     args = args_from(CollectArgs, config.tree)
     if as_json:
         check_events_target(args.json_events)
@@ -76,7 +94,7 @@ def collect(
         if fleet == "own":
             main = collect_with(OwnFleet(config, OBSERVER), settings, watch)
         else:
-            main = _collect(config, settings, watch, must_run=fleet == "running")
+            main = _collect(config, settings, watch, must_run=fleet == "running", ng=ng)
         code = stoppable(main, settings, watch)
     if as_json and code in {0, RunFailed.exit_code}:
         say_json(api.open_run(settings.output_jsonl_fpath).to_dict())
@@ -109,16 +127,17 @@ def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: 
 
 def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings) -> int:
     output = settings.output_jsonl_fpath
-    if not output.exists():
-        notice(f"stopped by {stopped.signal.name} before any rollout had ended")
-        return stopped.exit_code
-    notice(f"stopped by {stopped.signal.name}; the rollouts that ended are in {shown(output)}")
-    notice(f"hint: {how_to_continue(settings)}")
+    if output.exists():
+        notice(f"stopped by {stopped.signal.name}; the rollouts that ended are in {shown(output)}")
+        notice(f"hint: {how_to_continue(settings)}")
+    else:
+        notice(f"stopped by {stopped.signal.name} before any rollout had ended: nothing is kept")
+        notice("hint: the same command begins it anew")
     return stopped.exit_code
 
 
 async def _collect(
-    config: ResolvedConfig, settings: CollectSettings, watch: Watch, *, must_run: bool
+    config: ResolvedConfig, settings: CollectSettings, watch: Watch, *, must_run: bool, ng: bool
 ) -> int:
     async with find(config, OBSERVER) as fleet:
         if must_run and isinstance(fleet, OwnFleet):
@@ -126,6 +145,8 @@ async def _collect(
                 "the servers of the configuration are not running",
                 hint="start the servers with `palestra run`, or leave --no-serve out",
             )
+        if ng and isinstance(fleet, OwnFleet):
+            raise_problems(domain_problems(config))
         return await collect_with(fleet, settings, watch)
 
 
@@ -135,22 +156,28 @@ async def collect_with(
     """Collect, show the collection, and print how it ended; return the exit code. `metrics`: print
     the key metrics.
     """
+    retries = RetryCount()
 
     async def run(
         prepared: PreparedRun, settings: CollectSettings, client: ServerClient, most_rollouts: int
     ) -> Collected:
-        watch.most_in_flight = most_rollouts
+        nonlocal retries
+        watch.most_in_flight, retries = most_rollouts, client.retries
         return await watched(prepared, settings, client, watch)
 
     observer = replace(OBSERVER, note=partial(tell_guard, events=watch.events_target))
     collected, prepared = await api.collect_with(choice, settings, run, observer)
+    if retries.retries:
+        notice(f"{amount(retries.retries, 'request')} retried, the last: {retries.last_reason}")
     return report(collected, prepared, settings, metrics=metrics)
 
 
 def report(
     collected: Collected, prepared: PreparedRun, settings: CollectSettings, *, metrics: bool
 ) -> int:
-    """Print the accounting, the key metrics and the paths of the files; return the exit code."""
+    """Print the accounting, the key metrics, the paths of the files and a rollout to look at; return
+    the exit code.
+    """
     accounting = collected.accounting
     say(accounting.line())
     print_key_metrics(collected.metrics if metrics else (), prepared.paths.materialized_inputs)
@@ -160,13 +187,22 @@ def report(
         if path.exists():
             say(f"  {shown(path)}")
     if collected.covered(settings.min_coverage):
+        if metrics and accounting.lowest is not None:
+            output = shlex.quote(shown(prepared.paths.output))
+            what = LOWEST if accounting.lowest_reward < accounting.highest_reward else A_ROLLOUT
+            say(f"{what}: palestra show {output} {accounting.lowest}")
         return 0
     failures = _Failures.of(prepared.paths)
-    for kind, message in sorted(failures.messages.items()):
-        notice(f"{kind}: {message}")
+    mask = api.secret_mask()
+    for failure_class, messages in sorted(failures.messages.items()):
+        for message in messages[:MOST_MESSAGES]:
+            notice(mask(f"{failure_class}: {message}"))
+        if others := messages[MOST_MESSAGES:]:
+            notice(f"{failure_class}: and {amount(len(others), 'other message')}")
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
-        hint=f"{failures.where(prepared.paths)}; {failures.unscored.what_helps()}",
+        hint=f"{failures.where(prepared.paths)}; "
+        + in_words_of_run(prepared.paths.output, failures.unscored.what_helps()),
     )
     return show_error(error)
 
@@ -175,8 +211,9 @@ def report(
 class _Failures:
     """A summary of a run's failures, with what the user can do about them."""
 
-    messages: Mapping[str, str]
-    """The first message of each failure class, with its hint and its cause."""
+    messages: Mapping[str, Sequence[str]]
+    """Of each failure class, one message of each kind, with its hint and its cause. The most
+    frequent is first."""
     unscored: Unscored
     """The rollouts without a reward, grouped by what would help them."""
     key: str = ""
@@ -193,19 +230,28 @@ class _Failures:
 
     @classmethod
     def of(cls, paths: RunPaths) -> Self:
-        first: dict[str, str] = {}
-        key = ""
+        first: dict[tuple[str, str, str], str] = {}
+        counts: Counter[tuple[str, str, str]] = Counter()
+        keys: list[RolloutKey] = []
         attempts = FailedAttempts()
         for line in read_jsonl(paths.failures) if paths.failures.exists() else ():
             attempts.note(line.row)
             if not line.row.get(FAILURE_TERMINAL):
                 continue  # another attempt followed, and has the last word
-            key = key or f"{line.row[TASK_INDEX]}:{line.row[ROLLOUT_INDEX]}"
+            keys.append(RolloutKey(line.row[TASK_INDEX], line.row[ROLLOUT_INDEX]))
             hint = own_hint(str(line.row.get("hint") or ""))
-            message = str(line.row["message"]) + (f" ({hint})" if hint else "")
-            marked = with_cause(message, line.row.get("cause"))
-            first.setdefault(str(line.row[FAILURE_CLASS]), _way_to(line.row) + marked)
-        return cls(first, attempts.unscored(scored=scored_keys(paths.output)), key)
+            message, cause = str(line.row["message"]), line.row.get("cause")
+            kind = failure_kind(str(line.row[FAILURE_CLASS]), str(cause or ""), message)
+            counts[kind] += 1
+            marked = with_cause(message + (f" ({in_words_called(hint)})" if hint else ""), cause)
+            first.setdefault(kind, _way_to(line.row) + marked)
+        messages: dict[str, list[str]] = {}
+        for kind, _ in counts.most_common():
+            messages.setdefault(kind[0], []).append(first[kind])
+        scored = scored_keys(paths.output)
+        # The same one as after the table, which is in the order of the tasks.
+        key = min((key for key in keys if key not in scored), default="")
+        return cls(messages, attempts.unscored(scored=scored), str(key))
 
 
 def _way_to(row: JsonObject) -> str:
@@ -213,7 +259,7 @@ def _way_to(row: JsonObject) -> str:
     judge/v1/responses: `; else nothing. Their message may only have the URL of an endpoint, which
     the judge can share with the model.
     """
-    from palestra.doctor import chain
+    from palestra.causes import chain
 
     servers = chain(row.get("hops") or [])
     return f"{servers}: " if "/verify > " in servers else ""

@@ -1,5 +1,6 @@
 """`compare`: compare two runs task by task; print a table, Markdown, or JSON."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from palestra.analysis import (
@@ -20,9 +21,11 @@ from palestra.settings import CompareArgs
 
 SIGNIFICANT = 0.05
 GATE_FAILED = 1
-_METRICS = ("metric", "tasks", "A", "B", "B - A", "95 % interval", "p", "p (Holm)", "detectable")
+_P = "mid-p"
+"""The name of the p-value: of a sign-flip test that counts patterns as far as the result half."""
+_METRICS = ("metric", "tasks", "A", "B", "B - A", "95 % interval", _P, f"{_P} (Holm)", "detectable")
 _BOUNDS = ("metric", "tasks", "A", "B", "B - A at worst", "B - A at best")
-_REGRESSIONS = ("task", "A", "B", "change", "rollouts A", "rollouts B")
+_REGRESSIONS = ("task of A", "A", "B", "change", "rollouts A", "rollouts B")
 
 
 def compare_runs(args: CompareArgs) -> int:
@@ -53,7 +56,7 @@ def verdict(reward: MetricComparison) -> str:
     """Return the result for the reward, in one sentence."""
     change = reward.difference.value
     interval = "" if reward.difference.low is None else f" {_interval(reward.difference, 4)}"
-    numbers = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value)}."
+    numbers = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value, _P)}."
     if reward.p_value <= SIGNIFICANT:
         return f"B is {'better' if change > 0 else 'worse'} than A: {numbers}"
     sentence = f"No difference shown: {numbers}"
@@ -120,6 +123,11 @@ def _counts(run: RunCounts) -> str:
 
 
 def _tail(comparison: Comparison, gate: RegressionGate | None) -> Iterator[str]:
+    if comparison.regressions:
+        run, task = (
+            shlex.quote(str(it)) for it in (comparison.a.rollouts, _first_task(comparison))
+        )
+        yield f"the largest regression, as A answered: palestra show {run} {task}"
     yield verdict(comparison.reward)
     for metric in comparison.metrics:
         if metric.mcnemar is not None:
@@ -130,6 +138,11 @@ def _tail(comparison: Comparison, gate: RegressionGate | None) -> Iterator[str]:
             )
     if gate is not None:
         yield f"gate: {'passed' if gate.passed else 'failed'}: {gate.reason}"
+
+
+def _first_task(comparison: Comparison) -> str:
+    """Return the first rollout of the task that fell most, as `palestra show` takes it."""
+    return f"{comparison.regressions[0].task}:0"
 
 
 def _metric_row(metric: MetricComparison) -> list[str]:
@@ -188,5 +201,5 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
 
 
-def _p_value(value: float) -> str:
-    return f"p = {_p(value)}" if value >= 0.0001 else f"p {_p(value)}"
+def _p_value(value: float, name: str = "p") -> str:
+    return f"{name} = {_p(value)}" if value >= 0.0001 else f"{name} {_p(value)}"

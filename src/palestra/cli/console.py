@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
+from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
 from palestra.cli.spelling import has_flags, typed_program, with_commands_of
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
+from palestra.system import exit_quickly
 
 if TYPE_CHECKING:
     from palestra.settings import SettingProblem
 
-INTERRUPTED = 130
 THREADS_END_S = 0.5
 STDOUT = 1
 STDERR = 2
+STOPPED = "stopped"
+"""The last word of a command that serves until Ctrl-C."""
 
 
 def is_plain() -> bool:
@@ -212,6 +215,7 @@ def fail(error: PalestraError) -> NoReturn:
 def guarded(command: Callable[[], int]) -> NoReturn:
     """Run a command; exit with its code, or with the code of the error that it raised."""
     _set_up_logging()
+    exit_quickly()
     threads_before = threading.enumerate()
     try:
         code = command()

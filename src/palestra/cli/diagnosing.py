@@ -3,6 +3,7 @@
 from palestra import api
 from palestra.cli.console import say, say_json
 from palestra.cli.escaping import visible
+from palestra.cli.recollecting import in_words_of_run
 from palestra.doctor import Diagnosis, RowCounts, five_parts, has_errors
 from palestra.settings import DiagnoseArgs
 
@@ -13,7 +14,7 @@ def diagnose(args: DiagnoseArgs) -> int:
     if args.as_json:
         say_json(diagnosis.to_dict())
     else:
-        show(diagnosis)
+        show(diagnosis.with_advice(lambda text: in_words_of_run(args.run, text)))
     # Of a run that is whole, what its log says beside it was overcome.
     unexplained = bool(diagnosis.unknown) and not diagnosis.findings and not diagnosis.whole
     return 1 if has_errors(diagnosis.findings) or unexplained else 0
@@ -48,6 +49,7 @@ def _counted(counts: RowCounts) -> str:
         f"scored {counts.scored}" + (f" ({counts.truncated} truncated)" * (counts.truncated > 0)),
         f"failed {counts.failed} (in {counts.failed_attempts} attempts)",
     ]
-    count_texts += [f"missing {counts.missing}"] * (counts.missing > 0)
+    missing = "not ended yet" if counts.running else "missing"
+    count_texts += [f"{missing} {counts.missing}"] * (counts.missing > 0)
     count_texts += [f"profile rows {counts.profile_rows}"] * (counts.profile_rows > 0)
     return ", ".join(count_texts)

@@ -32,8 +32,8 @@ from palestra.doctor import (
     findings_of_load,
 )
 from palestra.errors import BadInput, ConfigError, Layer, PalestraError, RunFailed
-from palestra.fleet import raise_descriptor_limit
 from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load
+from palestra.system import raise_descriptor_limit
 from palestra.transport import ServerClient
 
 

@@ -38,7 +38,7 @@ def _evaluate(evaluation: Evaluation, args: EvalArgs) -> int:
     group_by = args.group_by or evaluation.group_by
     # Without a row, as with --limit 0, there is nothing to profile.
     if output.exists() and RunPaths(output).materialized_inputs.stat().st_size:
-        profile_files(None, output, allow_partial=True, group_by=group_by)
+        profile_files(None, output, allow_partial=True, group_by=group_by, allow_ungrouped=True)
     if args.as_json:
         say_json(open_run(output).to_dict())
     return code

@@ -48,7 +48,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "eval": (
         "palestra eval mcqa --model local",
         "palestra eval my_env.py --model vllm:http://127.0.0.1:8000/v1 --repeats 8 --limit 100",
-        "palestra eval my_env.py --resume",
+        "palestra eval my_env.py --model vllm:http://127.0.0.1:8000/v1 --repeats 8 --limit 100 --resume",
     ),
     "diagnose": ("palestra diagnose out/rollouts.jsonl", "palestra diagnose run.log"),
     "profile": (

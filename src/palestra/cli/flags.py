@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
-from importlib import import_module
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -26,6 +25,9 @@ import typer
 from typer.core import TyperCommand
 
 from palestra.cli.console import guarded, stdout_for_json
+from palestra.cli.entry import imported
+from palestra.cli.gym.grammar import INPUT, repeated_input
+from palestra.cli.usage import UsageError
 from palestra.config import Flag, NamedFile
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
@@ -104,6 +106,15 @@ class _Later(TyperCommand):
     def params(self, value: list[Any]) -> None:
         """Ignore the parameters that Typer found: its placeholder function has none."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words. Raises UsageError: an input is named twice, of which one would be lost."""
+        for option in self.params:
+            names = [*option.opts] if INPUT in option.opts and not option.multiple else []
+            inputs = [word for word in args if word.partition("=")[0] in names]
+            if len(inputs) > 1:
+                raise UsageError(repeated_input(inputs[-1].partition("=")[0]), ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the real command with the parsed arguments."""
         return type(self).made().invoke(ctx)
@@ -119,12 +130,6 @@ def run(function: str, model: str, flags: Flags, *arguments: Any) -> NoReturn:
         return code
 
     guarded(command)
-
-
-def imported(name: str) -> Any:
-    """Import the object `module:attribute`; a name without a module is in `palestra.settings`."""
-    module, _, attribute = name.rpartition(":")
-    return getattr(import_module(module or "palestra.settings"), attribute)
 
 
 def _command(

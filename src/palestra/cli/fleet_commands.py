@@ -1,22 +1,26 @@
-"""`run`, `status`, `config`, `version`: start a fleet, and show its state."""
+"""`run`, `status`, `config`: start a fleet, and show its state."""
 
 import asyncio
 import contextlib
-import platform
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import palestra
 from palestra.api import WAITING_LONGER, CommandObserver, ask_endpoints, unless
 from palestra.cli.console import in_words_called, masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
-from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.loop import run_to_end, serve_until_stopped
 from palestra.cli.tables import print_lines_or_blocks, print_table
-from palestra.config import ConfigTree, ResolvedConfig, dump_yaml, redact
+from palestra.config import (
+    ConfigTree,
+    ResolvedConfig,
+    domain_problems,
+    dump_yaml,
+    raise_problems,
+    redact,
+)
 from palestra.errors import ConfigError
 from palestra.fleet import (
     PROCESS,
@@ -34,7 +38,7 @@ from palestra.fleet import (
 )
 from palestra.settings import StatusArgs, load
 
-STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endpoint")
+STATUS_FIELDS: Final = ("", "state", "type", "url", "pid", "up", "reason", "endpoint", "retries")
 
 
 def run_fleet(
@@ -47,6 +51,7 @@ def run_fleet(
 ) -> int:
     """Start every instance and the head server; serve until the user stops them, or until one dies.
 
+    `ng`: the command is one of NeMo Gym, where a resources server must have a domain.
     `endpoints_within_s`: first wait so many seconds for the endpoints of the models, unless the
     configuration sets another time; None: do not wait. `how_to_configure`: the hint when the
     configuration has no instance.
@@ -58,15 +63,11 @@ def run_fleet(
             "no server instance is configured",
             hint=how_to_configure,
         )
+    if ng:
+        raise_problems(domain_problems(config))
     check_head_port(config.tree)
-    try:
-        with masking(config.secrets):
-            run_to_end(_serve(config, endpoints_within_s))
-    except CommandStopped as stopped:
-        notice("stopped")
-        # Ctrl-C is how a fleet is meant to end.
-        return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
-    return 0
+    with masking(config.secrets):
+        return serve_until_stopped(_serve(config, endpoints_within_s))
 
 
 async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> None:
@@ -113,7 +114,11 @@ def show_instances(instances: Any) -> None:
     )
 
 
-OBSERVER: Final = CommandObserver(tell=notice, fleet_started=show_instances, note=tell_guard)
+def _print_notice(text: str) -> None:
+    notice(in_words_called(text))
+
+
+OBSERVER: Final = CommandObserver(tell=_print_notice, fleet_started=show_instances, note=tell_guard)
 """Prints what a command does while it runs, and passes it on to the command's guard."""
 
 
@@ -169,13 +174,22 @@ def _status_fields(server: ServerStatus) -> tuple[str, ...]:
     mark = "✓" if server.healthy else "✗"
     url, pid = server.url or "in-process", str(server.pid or "-")
     head = (f"{mark} {server.name}", server.state.value, server.server_type)
-    return (*head, url, pid, f"{server.uptime_s:.0f} s", server.reason, server.endpoint)
+    return (
+        *head,
+        url,
+        pid,
+        f"{server.uptime_s:.0f} s",
+        server.reason,
+        server.endpoint,
+        server.retries,
+    )
 
 
 def _status_line(server: ServerStatus) -> str:
-    name, state, kind, url, pid, up, reason, endpoint = _status_fields(server)
+    name, state, kind, url, pid, up, reason, endpoint, retries = _status_fields(server)
     line = f"{name[0]} {state:<9} {kind:<21} {server.name}  {url}  pid {pid}  up {up}"
-    return line + (f"  {reason}" if reason else "") + (f"\n  {endpoint}" if endpoint else "")
+    below = "".join(f"\n  {text}" for text in (endpoint, retries) if text)
+    return line + (f"  {reason}" if reason else "") + below
 
 
 def _print_json(statuses: list[ServerStatus] | None) -> None:
@@ -190,6 +204,7 @@ def _print_json(statuses: list[ServerStatus] | None) -> None:
             "state": server.state.value,
             "reason": server.reason,
             "endpoint": server.endpoint,
+            "retries": server.retries,
         }
         for server in statuses or ()
     ]
@@ -204,39 +219,4 @@ def dump_config(overrides: list[str], *, ng: bool, as_json: bool = False) -> int
         say_json(redact(config.tree, config.secrets))
         return 0
     sys.stdout.write(dump_yaml(config))
-    return 0
-
-
-def version(*, as_json: bool = False) -> int:
-    """Print the installed versions, and where they are installed."""
-    import os
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    def of(name: str) -> str | None:
-        try:
-            return installed(name)
-        except PackageNotFoundError:
-            return None
-
-    facts = {
-        "palestra": palestra.__version__,
-        "python": platform.python_version(),
-        "python_path": sys.executable,
-        "installation_path": str(palestra.__path__[0]),
-        "dependencies": {
-            name: of(name)
-            for name in ("fastapi", "httptools", "pydantic", "xllamacpp", "reasoning-gym", "ray")
-        },
-        "system": {
-            "os": platform.system(),
-            "platform": platform.platform(),
-            "architecture": platform.machine(),
-            "cpus": os.cpu_count(),
-        },
-    }
-    if as_json:
-        say_json(facts)
-    else:
-        say(f"palestra {palestra.__version__} (Python {facts['python']}, {sys.executable})")
     return 0

@@ -16,6 +16,8 @@ from palestra.cli.snapshot import Slow, Snapshot
 
 OLD_S = 30.0
 """The age from which the plain line names the oldest rollout."""
+YOUNG_S = 1.0
+"""The same before the first rollout has ended. Each one is younger at the very beginning."""
 WIDEST_BAR = 60
 NARROWEST_BAR = 10
 
@@ -97,6 +99,7 @@ def plain_line(now: Snapshot) -> str:
     ]
     if now.left_s is not None:
         parts.append(f"{clock(now.left_s)} left")
+    parts += [now.stall] * bool(now.stall)
     if now.mean_reward is not None:
         parts.append(f"mean reward {now.mean_reward:.3f}")
     if now.tokens:
@@ -108,14 +111,14 @@ def plain_line(now: Snapshot) -> str:
     if now.retry_plan:
         parts.append(one_line(f"{now.retry_reason}, {now.retry_plan}"))
     parts += map(one_line, now.standing_still)
-    if now.slowest and (now.slowest[0].age_s > OLD_S or not now.done):
+    if now.slowest and now.slowest[0].age_s > (OLD_S if now.done else YOUNG_S):
         parts.append(_oldest(now.slowest[0]))
     return ", ".join(parts)
 
 
 def _oldest(slow: Slow) -> str:
     return (
-        f"oldest {slow.rollout} in flight {age(slow.age_s)}, "
+        f"oldest: rollout {slow.rollout} in flight {age(slow.age_s)}, "
         f"awaiting {_waits_for(slow)} for {age(slow.phase_s)}"
     )
 
@@ -154,7 +157,7 @@ def summary(now: Snapshot, width: int, *, glyphs: Glyphs = UNICODE) -> list[Text
     ]
     lines += [
         Text(_ending(one_line(sentence), width, glyphs.cut), "bold red")
-        for sentence in now.standing_still
+        for sentence in filter(None, (now.stall, *now.standing_still))
     ]
     if now.last_failure:
         text = one_line(f"last failure {now.last_failure}")
@@ -279,7 +282,7 @@ def _columns(slowest: Sequence[Slow]) -> list[SlowColumn]:
 
 
 def _thing(slow: Slow) -> str:
-    # The column beside says already that it is a tool, or the upstream.
+    # The column beside says already that it is a tool, or the model server.
     return slow.awaiting.removeprefix("tool ").removeprefix("the endpoint of ") or "-"
 
 

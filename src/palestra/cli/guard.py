@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
+from palestra.cli.entry import ending_imports_on_interrupt
 from palestra.system import (
     LOOK_EVERY_S,
     Executing,
@@ -122,7 +123,7 @@ class Guard:
         self._began = time.time()
         self._lookout = Lookout()
         self._asked: signal.Signals | None = None
-        self._stop_at = 0.0
+        self._stop_within_s = self._stop_at = 0.0
         self._tell_at_s = TELL_AFTER_S
         self._has_failed = self._has_killed = False
 
@@ -160,7 +161,8 @@ class Guard:
             return
         now = time.monotonic()
         if self._asked is None:
-            self._asked, self._stop_at = number, now + STOP_WITHIN_S[number]
+            self._stop_within_s = STOP_WITHIN_S[number] + self._pulse.longer_stop_s
+            self._asked, self._stop_at = number, now + self._stop_within_s
         else:
             self._stop_at = min(self._stop_at, now + AGAIN_WITHIN_S)
 
@@ -178,6 +180,8 @@ class Guard:
                 self._leave(os.waitstatus_to_exitcode(status))
 
     def _leave(self, code: int) -> NoReturn:
+        if self._asked is None and code:
+            self._end_by_itself(code)
         if code < 0:
             if -code == signal.SIGKILL:
                 self._print_lines(
@@ -294,6 +298,26 @@ class Guard:
         recorded = self._record(error, lasted_s)
         self._give_up(f"{rollout}{error.message}", error.hint, recorded)
 
+    def _end_by_itself(self, code: int) -> None:
+        """When the code of a rollout has ended the process, record that rollout and exit.
+
+        A process that ends in order executes no call any more.
+        """
+        if self._pulse.last_beat is None or not (calls := self._pulse.executing()):
+            return
+        from palestra.fleet import process_end, row_name
+        from palestra.sandbox import CRASHES
+
+        if code < 0 and -code not in CRASHES:
+            return  # killed from outside
+        how = signal_name(-code) if code < 0 else f"exit code {code}"
+        error = process_end(calls, how)
+        if error is None or error.evidence.row is None:
+            return
+        recorded = self._record(error, time.monotonic() - calls[0].since)
+        message = f"{row_name(error.evidence.row)}: {error.message}"
+        self._give_up(message, error.hint, recorded)
+
     def _end_frozen(self, quiet_s: float) -> NoReturn:
         from palestra.fleet import blocking
 
@@ -333,7 +357,7 @@ class Guard:
     def _end_unstopped(self, stop_signal: signal.Signals) -> NoReturn:
         self._kill()
         self._print_lines(
-            f"{stop_signal.name}: the command did not stop within {STOP_WITHIN_S[stop_signal]:g} s, so it was "
+            f"{stop_signal.name}: the command did not stop within {self._stop_within_s:g} s, so it was "
             "killed; what has ended is written" + self._then()
         )
         self._end_events(128 + stop_signal, f"killed, as it did not stop after {stop_signal.name}")
@@ -389,5 +413,6 @@ class Guard:
 
 def _load() -> None:
     """Import the modules of the run, and those that the guard needs to end a run."""
-    import palestra.fleet
-    import palestra.rollouts  # noqa: F401
+    with ending_imports_on_interrupt():
+        import palestra.fleet
+        import palestra.rollouts  # noqa: F401

@@ -18,12 +18,21 @@ from palestra.datasets import (
     credentials_in,
     fill_row,
     load_prompt,
+    missing_file,
     records_of,
     write_rows,
 )
 from palestra.errors import ConfigError
 from palestra.schema import JsonDict, read_jsonl
-from palestra.settings import HubDownload, ImportArgs, RenderArgs, args_from, existing_path, load
+from palestra.settings import (
+    HubDownload,
+    ImportArgs,
+    RenderArgs,
+    args_from,
+    existing_path,
+    existing_paths,
+    load,
+)
 from palestra.system import shown
 
 HUB: Final = "hf:"
@@ -38,16 +47,24 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
     columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
     config = _config(args.environment, overrides)
-    with masking(config.secrets | credentials_in(os.environ)), _source(args, config) as source:
-        output = args.output or Path(f"{source.stem}_rows.jsonl")
-        written = write_rows(
-            records_of(source), columns.row, output, source=source, doors=_doors(config)
-        )
+    with masking(config.secrets | credentials_in(os.environ)), _sources(args, config) as sources:
+        output = args.output or _usual_output(sources)
+        written = write_rows(sources, records_of, columns.row, output, doors=_doors(config))
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
     say("  datasets:")
     say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {written.path}}}")
     return 0
+
+
+def _usual_output(sources: Sequence[Path]) -> Path:
+    """Return the output that is named after the source. Raises ConfigError: there are several."""
+    if len(sources) > 1:
+        raise ConfigError(
+            f"--output is missing: {len(sources)} files are imported into one",
+            hint="name it, such as --output rows.jsonl",
+        )
+    return Path(f"{sources[0].stem}_rows.jsonl")
 
 
 def _refuse_what_cannot_be(args: ImportArgs) -> None:
@@ -114,10 +131,10 @@ def _doors(config: ResolvedConfig) -> list[RowEndpoint]:
 
 
 @contextmanager
-def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
-    """Yield the file to read. A file from the hub is downloaded, and deleted after the body."""
+def _sources(args: ImportArgs, config: ResolvedConfig) -> Iterator[Sequence[Path]]:
+    """Yield the files to read. A file from the hub is downloaded, and deleted after the body."""
     if not args.source.startswith(HUB):
-        yield existing_path(args.source)
+        yield existing_paths(args.source)
         return
     repo, split = args.source.removeprefix(HUB), args.split or "train"
     name = Path(args.artifact).name if args.artifact else f"{repo.rpartition('/')[2]}_{split}.jsonl"
@@ -128,7 +145,7 @@ def _source(args: ImportArgs, config: ResolvedConfig) -> Iterator[Path]:
         Sources(config.tree, os.environ, progress, patience_of(config.tree)).from_hub(
             args_from(HubDownload, settings)
         )
-        yield path
+        yield [path]
 
 
 def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -> int:
@@ -143,9 +160,10 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
             raise ValueError("not a JSON object")  # noqa: TRY004  # data, not code
         return {**fill_row(prompt, row), PROMPT_USED: args.prompt_config}
 
-    source = existing_path(args.input_jsonl_fpath)
-    if not source.is_file():
-        raise ConfigError(f"the input file {args.input_jsonl_fpath} does not exist")
-    written = write_rows(read_jsonl(source), filled, Path(args.output_jsonl_fpath), source=source)
+    sources = existing_paths(args.input_jsonl_fpath)
+    for source in sources:
+        if not source.is_file():
+            raise missing_file(source, "the input file")
+    written = write_rows(sources, read_jsonl, filled, Path(args.output_jsonl_fpath))
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     return 0

@@ -118,8 +118,11 @@ def list_runs(args: RunsArgs) -> int:
 
 
 def _short_path(entry: RunEntry, *, is_only: bool) -> Path:
-    """Return the folder of the only run in it, which `palestra show` accepts too."""
+    """Return the folder of the only run in it, which `palestra show` accepts too. A run in shards
+    has its folder for a path.
+    """
     is_folder = is_only and entry.path.parent not in {Path(), Path("/")}
+    is_folder = is_folder and not entry.path.is_dir()
     return entry.path.parent if is_folder else entry.path
 
 

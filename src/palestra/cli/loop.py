@@ -18,9 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, Final, TypeVar, final
 
-from palestra.cli.console import leave_now, notice
-from palestra.fleet import dumping_tasks, rare_collections
-from palestra.system import beating
+from palestra.cli.console import STOPPED, leave_now, notice
+from palestra.errors import RunFailed
+from palestra.fleet import dumping_tasks, rare_collections, unfinished_work
+from palestra.server import error_text, own_frames
+from palestra.system import StopAllowance, beating, stop_allowance
 
 T = TypeVar("T")
 
@@ -54,8 +56,8 @@ LastWords = Callable[[CommandStopped], object]
 def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = None) -> T:
     """Run `main` on a fast event loop, in a process that does nothing else.
 
-    Raises CommandStopped: a signal stopped it. A stop that takes too long ends the process here,
-    after a call of `last_words`.
+    Raises CommandStopped: a signal stopped it. Raises RunFailed: some task raised SystemExit. A stop
+    that takes too long ends the process here, after a call of `last_words`.
     """
     import uvloop
 
@@ -64,6 +66,12 @@ def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = N
     try:
         asyncio.set_event_loop(loop)
         return loop.run_until_complete(_stoppable(main, last_words))
+    except SystemExit as error:
+        # From a task that an author's code made itself: it ends the loop, whoever waits for it.
+        raise RunFailed(
+            f"a task of a server's code raised {error_text(error)}\n{own_frames(error, limit=1)}",
+            hint="raise another exception there: SystemExit in a task ends the whole process",
+        ) from error
     finally:
         _tidy(loop)
         asyncio.set_event_loop(None)
@@ -71,9 +79,20 @@ def run_to_end(main: Coroutine[Any, Any, T], *, last_words: LastWords | None = N
         loop.close()
 
 
+def serve_until_stopped(main: Coroutine[Any, Any, object]) -> int:
+    """Run a command that serves, and return its exit code. Ctrl-C is its normal end: 0."""
+    try:
+        run_to_end(main)
+    except CommandStopped as stopped:
+        notice(STOPPED)
+        return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
+    return 0
+
+
 async def _stoppable(main: Coroutine[Any, Any, T], last_words: LastWords | None) -> T:
-    task = asyncio.ensure_future(main)
-    stop = _Stop(asyncio.get_running_loop(), task, last_words)
+    with stop_allowance() as allowance:
+        task = asyncio.ensure_future(main)
+    stop = _Stop(asyncio.get_running_loop(), task, allowance, last_words)
     with _handling((signal.SIGINT, signal.SIGTERM), stop), dumping_tasks():
         try:
             async with rare_collections(), beating():
@@ -95,13 +114,16 @@ class _Stop:
         self,
         loop: asyncio.AbstractEventLoop,
         task: "asyncio.Future[Any]",
+        allowance: StopAllowance,
         last_words: LastWords | None,
     ) -> None:
         self._loop = loop
         self._task = task
+        self._allowance = allowance
         self._last_words = last_words
         self.received: signal.Signals | None = None
         self._received_at = 0.0
+        self._within_s = 0.0
         self.orderly = False
         """The coroutine has ended: who called it says the last words."""
 
@@ -113,7 +135,8 @@ class _Stop:
             os._exit(128 + number)
         self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
-        limit = threading.Timer(STOP_S[self.received], self._end)
+        self._within_s = STOP_S[self.received] + self._allowance.longer_s
+        limit = threading.Timer(self._within_s, self._end)
         limit.daemon = True
         limit.start()
 
@@ -132,10 +155,10 @@ class _Stop:
         leave_now(stopped.exit_code)
 
     def _print_stop(self, stopped: CommandStopped) -> None:
-        within_s = STOP_S[stopped.signal]
+        work = ", ".join(unfinished_work(self._loop))
         notice(
-            f"{stopped.signal.name}: some tasks did not stop within {within_s:g} s; the "
-            "command ends without them"
+            f"{stopped.signal.name}: some tasks did not stop within {self._within_s:g} s ({work}); "
+            "the command ends without them"
         )
         if self._last_words is not None:
             self._last_words(stopped)

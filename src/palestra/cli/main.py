@@ -18,7 +18,6 @@ from palestra.cli.commands import (
     models,
     rollouts,
 )
-from palestra.cli.console import INTERRUPTED, notice
 from palestra.cli.examples import add_examples
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.usage import run_command_line
@@ -51,9 +50,9 @@ app = typer.Typer(
 
 def _print_version(is_wanted: bool) -> None:
     if is_wanted:
-        from palestra.cli.fleet_commands import version
+        from palestra.cli.installed import print_version
 
-        raise SystemExit(version())
+        raise SystemExit(print_version())
 
 
 @app.callback(epilog="`palestra COMMAND -h` has the flags of a command, with examples.")
@@ -111,7 +110,7 @@ def _obey_no_color() -> None:
 
 
 def main() -> None:
-    """Run the `palestra` console script."""
+    """Run the command line of the `palestra` console script."""
     _obey_no_color()
     if (line := os.environ.get(COMPLETED_LINE)) is not None:
         from palestra.cli.completing import complete
@@ -119,10 +118,6 @@ def main() -> None:
         complete(typer.main.get_command(app), line)
         return
     runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
-    try:
-        if runs_authors_code and not {*HELP} & {*sys.argv}:
-            fork_under_guard()
-        run_command_line(typer.main.get_command(app).main)
-    except KeyboardInterrupt:
-        notice("stopped by SIGINT before the command began")
-        sys.exit(INTERRUPTED)
+    if runs_authors_code and not {*HELP} & {*sys.argv}:
+        fork_under_guard()
+    run_command_line(typer.main.get_command(app).main)

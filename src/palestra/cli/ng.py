@@ -1,16 +1,14 @@
 """The `ng_*` commands (also `nemo_gym_*`), which take Hydra overrides exactly as their users type
-them.
+them. Nothing is imported before a command is called.
 """
 
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from palestra.cli.console import guarded, notice, say
-from palestra.cli.flags import imported
-from palestra.cli.guard import fork_under_guard
-from palestra.errors import ConfigError
+from palestra.cli.entry import ending_imports_on_interrupt, exits_on_interrupt, imported
 
+CLI: Final = "palestra.cli"
 HELP: Final = frozenset({"-h", "--help", "+h=true", "+help=true", "h=true", "help=true"})
 
 
@@ -28,19 +26,25 @@ def _command(
     `function` and `models`: `module:attribute`. The help lists the settings of the models.
     """
 
+    @exits_on_interrupt
     def command() -> NoReturn:
         overrides = sys.argv[1:]
         if HELP & set(overrides):
             _explain(name, about, models)
             raise SystemExit(0)
+        with ending_imports_on_interrupt():
+            from palestra.cli.console import guarded
+
         if runs_authors_code:
-            fork_under_guard()
+            imported(f"{CLI}.guard:fork_under_guard")()
         guarded(lambda: imported(function)(overrides, **arguments))
 
     return command
 
 
 def _explain(name: str, about: str, models: Sequence[str]) -> None:
+    from palestra.cli.console import say
+
     say(f"{name}: {about}")
     fields = [field for model in models for field in imported(model).model_fields]
     if fields:
@@ -48,8 +52,6 @@ def _explain(name: str, about: str, models: Sequence[str]) -> None:
     say("Settings are Hydra overrides: +key=value adds, ++key=value adds or overrides, ~key")
     say('removes. Config files: "+config_paths=[a.yaml,b.yaml]".')
 
-
-CLI: Final = "palestra.cli"
 
 run = _command(
     "ng_run",
@@ -212,6 +214,8 @@ help_ = _command("ng_help", "the list of commands", f"{CLI}.ng:_names")
 def _names(_overrides: list[str]) -> int:
     from importlib.metadata import entry_points
 
+    from palestra.cli.console import notice, say
+
     names = [e.name for e in entry_points(group="console_scripts") if e.name.startswith("ng_")]
     say("\n".join(sorted(names)))
     notice("each explains itself with --help; `gym --help` has the newer commands")
@@ -227,7 +231,7 @@ def _status(overrides: list[str]) -> int:
 
 def _version(overrides: list[str]) -> int:
     as_json = any(item.lstrip("+") in {"json=true", "--json"} for item in overrides)
-    code: int = imported(f"{CLI}.fleet_commands:version")(as_json=as_json)
+    code: int = imported(f"{CLI}.installed:print_version")(as_json=as_json)
     return code
 
 
@@ -236,6 +240,7 @@ def _without_overrides(_overrides: list[str], *, command: str) -> int:
     return code
 
 
+@exits_on_interrupt
 def rollouts() -> NoReturn:
     """Run `nemo_gym_rollouts`, whose users mix flags and overrides."""
     from palestra.cli.main import run_as
@@ -258,6 +263,8 @@ def _wait_of(overrides: list[str]) -> tuple[float | None, list[str]]:
     """Return the seconds of `--wait S`, None without it, and the remaining arguments."""
     if "--wait" not in overrides:
         return None, overrides
+    from palestra.errors import ConfigError
+
     at = overrides.index("--wait")
     try:
         seconds = float(overrides[at + 1])

@@ -11,18 +11,19 @@ from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NoReturn
 
-from palestra.cli.console import guarded, say
+from palestra.cli.entry import exits_on_interrupt
 from palestra.cli.ng import HELP, with_dashes
-from palestra.config import nearest
-from palestra.errors import ConfigError
 
 COMMANDS: Final = {"nemo_gym_rollouts": "rollouts", "run_cmd": "run-cmd"}
 
 
+@exits_on_interrupt
 def main() -> NoReturn:
     """Run `ns COMMAND …`."""
     if theirs := their_command():
         raise SystemExit(theirs())
+    from palestra.cli.console import guarded, say
+
     command, *arguments = sys.argv[1:] or ["--help"]
     if command in HELP:
         say(f"ns COMMAND …: {', '.join(COMMANDS)}; each has --help")
@@ -47,6 +48,9 @@ def their_command() -> Callable[[], Any] | None:
 
 
 def _refuse(name: str) -> int:
+    from palestra.config import nearest
+    from palestra.errors import ConfigError
+
     near = nearest(name, COMMANDS, cutoff=0.0)
     raise ConfigError(
         f"NeMo Skills' `{name}` is not provided by Palestra: the nearest command is `{near}`",

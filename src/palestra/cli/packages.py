@@ -5,8 +5,9 @@ from pathlib import Path
 
 import orjson
 
+from palestra.cli.authoring import server_folder
 from palestra.cli.console import notice, say_json
-from palestra.errors import ConfigError, RunFailed
+from palestra.errors import RunFailed
 from palestra.fleet import cache_root, made_interpreter, require_uv, requirements_of
 from palestra.settings import PipListArgs, args_from, existing_path, load
 from palestra.system import run, shown
@@ -14,10 +15,11 @@ from palestra.system import run, shown
 LIST_TIMEOUT_S = 120.0
 
 
-def ng_pip_list(overrides: list[str]) -> int:
-    """Run `ng_pip_list +entrypoint=resources_servers/my_env`."""
+def ng_pip_list(
+    overrides: list[str], *, hint: str = "+entrypoint=resources_servers/my_env +format=json"
+) -> int:
+    """Run `ng_pip_list +entrypoint=resources_servers/my_env`. `hint`: how to name a server."""
     tree = load(overrides, ng=True, require_all=False).tree
-    hint = "+entrypoint=resources_servers/my_env +format=json"
     return pip_list(args_from(PipListArgs, tree, hint=hint), cache=tree.get("uv_venv_dir"))
 
 
@@ -58,12 +60,7 @@ def pip_list(args: PipListArgs, *, cache: str | None = None) -> int:
     return finished.code
 
 
-def _folder(server_folder: str) -> Path:
-    path = existing_path(server_folder)
+def _folder(name: str) -> Path:
+    path = existing_path(name)
     folder = path.parent if path.is_file() else path
-    if not folder.is_dir():
-        raise ConfigError(
-            f"there is no server folder {server_folder}",
-            hint="pass a server folder, such as resources_servers/my_env",
-        )
-    return folder
+    return folder if folder.is_dir() else server_folder(name)

@@ -83,7 +83,6 @@ def prepare(
                 project=Path.cwd(),
             ),
             doors=doors_of_agents(config, agents, report=notice),
-            report=notice,
         )
     _report(prepared)
     if as_json:

@@ -1,12 +1,25 @@
 """`profile`: compute the reward statistics of a run from its files, and print the table."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from palestra import api
-from palestra.analysis import Files, GroupSummary, PassAtK, Range, RunSummary
+from palestra.analysis import (
+    Files,
+    GroupSummary,
+    OutsideRules,
+    PassAtK,
+    Range,
+    RunSummary,
+    amount,
+    over_tasks,
+)
 from palestra.api import RunProfile
 from palestra.cli.console import notice, say, say_json, warn_all
+from palestra.cli.recollecting import in_words_of_run
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree
 from palestra.errors import InputDataError
@@ -14,6 +27,9 @@ from palestra.schema import RunPaths, is_compressed
 from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
 from palestra.system import shown
 
+LOWEST: Final = "the lowest reward"
+A_ROLLOUT: Final = "a rollout"
+"""What a line says about the rollout that its command shows."""
 _WHAT_TO_TYPE = "pass the rollouts: `palestra profile ROLLOUTS.jsonl`, or --rollouts with a glob"
 
 
@@ -44,10 +60,22 @@ def profile(
 
 
 def profile_files(
-    inputs: Files | None, rollouts: Files, *, allow_partial: bool, group_by: str | None
+    inputs: Files | None,
+    rollouts: Files,
+    *,
+    allow_partial: bool,
+    group_by: str | None,
+    allow_ungrouped: bool = False,
 ) -> RunProfile:
     """Write the profile next to the rollouts, print its table and return it."""
-    profiled = api.profile(rollouts, inputs, allow_partial=allow_partial, group_by=group_by)
+    with _advice_about(rollouts):
+        profiled = api.profile(
+            rollouts,
+            inputs,
+            allow_partial=allow_partial,
+            group_by=group_by,
+            allow_ungrouped=allow_ungrouped,
+        )
     summary, paths = profiled.summary, profiled.paths
     for text in summary.notices:
         notice(text)
@@ -60,7 +88,60 @@ def profile_files(
     for path in (paths.reward_profiling, paths.agent_metrics, paths.report):
         if path.exists():
             say(f"  {shown(path)}")
+    sources = [rollouts] if isinstance(rollouts, str | Path) else list(rollouts)
+    if len(sources) == 1:
+        if line := what_to_look_at(summary, sources[0]):
+            say(line)
+        warn_all(doubts(summary, sources[0]))
     return profiled
+
+
+@contextmanager
+def _advice_about(rollouts: Files) -> Iterator[None]:
+    """Write the hint of an error of the body in the words of the command that collected the run."""
+    try:
+        yield
+    except InputDataError as error:
+        files = [rollouts] if isinstance(rollouts, str | Path) else list(rollouts)
+        if len(files) == 1:
+            error.hint = in_words_of_run(files[0], error.hint)
+        raise
+
+
+def what_to_look_at(summary: RunSummary, run: str | Path) -> str:
+    """Return a line with the command that shows a rollout of `run`; empty when none has ended."""
+    rollout = summary.to_look_at
+    if rollout is None:
+        return ""
+    what = LOWEST if rollout.is_lowest else A_ROLLOUT
+    if not rollout.has_reward:
+        what = "a rollout without a reward"
+    return f"{what}: palestra show {shlex.quote(shown(Path(run)))} {rollout.key}"
+
+
+def doubts(summary: RunSummary, run: str | Path) -> Iterator[str]:
+    """Yield a sentence for each thing that makes the scores of a run doubtful."""
+    total, diagnose = summary.total, f"palestra diagnose {shlex.quote(shown(Path(run)))}"
+    if total.tool_failures:
+        verb = "has" if total.tool_failures == 1 else "have"
+        yield (
+            f"{amount(total.tool_failures, 'scored rollout')} {verb} tool failures, exceptions that "
+            f"their authors did not mean: {diagnose} names them"
+        )
+    if outside := total.outside_rules:
+        verb = "lies" if outside.rewards == 1 else "lie"
+        ends = dict.fromkeys(f"{reward:g}" for reward in (outside.lowest, outside.highest))
+        yield (
+            f"{amount(outside.rewards, 'reward')} ({' to '.join(ends)}) {verb} outside the reward_rules "
+            "of the environment, 0 to 1 unless it declares others; if that is meant, declare it: "
+            f"reward_rules = RewardRules({_limits_for(outside)}); {diagnose} shows some"
+        )
+
+
+def _limits_for(outside: OutsideRules) -> str:
+    lowest = f"lowest={outside.lowest:g}" if outside.lowest < 0 else ""
+    highest = f"highest={outside.highest:g}" if outside.highest > 1 else ""
+    return ", ".join(filter(None, (lowest, highest)))
 
 
 def show_summary(summary: RunSummary, *, by_family: bool) -> None:
@@ -162,7 +243,8 @@ def _range(of: Range, digits: str = ".3f") -> str:
 
 def _of_tasks(at: PassAtK, tasks: int) -> str:
     """Return the pass@k value, with the number of tasks when some tasks have fewer than k rollouts."""
-    return f"{at.value:.3f}" + (f" ({at.tasks} tasks)" if at.tasks != tasks else "")
+    task_note = over_tasks(at.tasks, tasks)
+    return f"{at.value:.3f}" + (f" ({task_note})" if task_note else "")
 
 
 def _failures(group: GroupSummary) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from palestra.analysis import amount
 from palestra.api import Reverified, own_overrides, prepared_reverification
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
@@ -75,6 +76,9 @@ def _show_changes(result: JsonObject) -> None:
         ],
         right="rows,unchanged,changed,no previous,failed,mean reward",
     )
+    for name, changes in environments.items():
+        if changes["no_previous"] and changes["mean_before"] is not None:
+            say(f"{name}: {_two_means(changes)}")
     pairs = [
         (name, f"{pair['before']:g} -> {pair['after']:g}", pair["rows"])
         for name, changes in environments.items()
@@ -103,6 +107,15 @@ def _means(changes: JsonObject) -> str:
     if changes["mean_before"] is None:
         return "-" if changes["mean_reward"] is None else f"{changes['mean_reward']:.4g}"
     return f"{changes['mean_before']:.4g} -> {changes['mean_after']:.4g}"
+
+
+def _two_means(changes: JsonObject) -> str:
+    """Return the means of rows with an old reward, which are comparable, and the mean of all."""
+    both = changes["unchanged"] + changes["changed"]
+    return (
+        f"mean reward {_means(changes)} is of the {amount(both, 'row')} with a previous reward; "
+        f"of all {changes['verified']:,} verified rows it is {changes['mean_reward']:.4g}"
+    )
 
 
 def _first_failure(failures: Path) -> str:

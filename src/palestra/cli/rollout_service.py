@@ -1,10 +1,9 @@
 """`serve-rollouts`: a fleet whose rollouts trainers ask for over HTTP."""
 
-import signal
 from functools import partial
 
 from palestra.cli.console import masking, notice, say, warn_all
-from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.loop import serve_until_stopped
 from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError
 from palestra.fleet import HeadAddress
@@ -27,14 +26,8 @@ def serve(args: ServeRolloutsArgs, overrides: list[str], *, extra: ConfigTree) -
     settings = client_settings(args)
     config = load(overrides, ng=False, extra=extra, require_all=not args.attached)
     warn_all(config.warnings)
-    try:
-        with masking(config.secrets):
-            run_to_end(_serve(args, settings, config, token))
-    except CommandStopped as stopped:
-        notice("stopped")
-        # Ctrl-C is how a service is meant to end.
-        return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
-    return 0
+    with masking(config.secrets):
+        return serve_until_stopped(_serve(args, settings, config, token))
 
 
 def client_settings(args: ServeRolloutsArgs) -> ClientSettings:

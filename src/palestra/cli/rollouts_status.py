@@ -144,6 +144,8 @@ def _print(where: Announcement, report: JsonObject) -> None:
         f"{report['failed']} failed of {report['requested']} in {report['elapsed_s']:.0f} s; "
         f"{len(listed)} in flight"
     )
+    if report.get("health"):  # a collection of an older Palestra does not say
+        say(f"{report['health']}: {report['health_text']}")
     if report["last_failure"]:
         say(f"last failure: {report['last_failure']}")
     kinds: dict[tuple[str, str], list[float]] = {}

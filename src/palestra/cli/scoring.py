@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from palestra.analysis import ModelScores, SeedScore
+from palestra.analysis import ModelScores, SeedScore, over_tasks
 from palestra.api import scores
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
@@ -121,6 +121,8 @@ def _footnotes(models: Sequence[ModelScores], k: int, unit: ScoreUnit) -> Iterat
                 yield f"{model.name}: no ± where its seeds do not hold the same tasks"
         if model.majority is None:
             yield f"{model.name}: no maj@{k}, its rows have no extracted_answer"
+        if task_note := over_tasks(model.pass_k.tasks, model.pass_1.tasks):
+            yield f"{model.name}: pass@{k} is {task_note}, those with {k} scored rollouts"
         if model.scored < model.requested:
             yield _missing(model, k, unit)
 

@@ -2,23 +2,40 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from palestra.analysis import (
-    JudgedTask,
+    NOTHING_FAILED,
     RateBand,
     Selection,
     SelectionCriteria,
     TaskVerdict,
     amount,
-    provenance_path,
+    refuse_with_failed,
+    rollout_files,
+    run_head,
 )
 from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
+from palestra.cli.recollecting import command_for, in_words_of_run
 from palestra.cli.tables import print_table
+from palestra.config import MASK
 from palestra.errors import ConfigError, RunFailed
+from palestra.rollouts import provenance_path
+from palestra.schema import SELECT_FAILED
 from palestra.settings import SelectArgs
 from palestra.system import shown
+
+_OF_REWARDS: Final = (
+    "band",
+    "min_rollouts",
+    "max_tokens",
+    "learnability",
+    "decided_only",
+    "solved_at",
+)
+"""The options that judge the rewards of a task; a failed rollout has none."""
 
 
 def select_tasks(args: SelectArgs) -> int:
@@ -32,6 +49,7 @@ def select_tasks(args: SelectArgs) -> int:
         by_learnability=args.learnability,
         decided_only=args.decided_only,
         limit=args.limit,
+        failed=args.failed,
     )
     command = shlex.join(["palestra", *sys.argv[1:]])
     selection = select(
@@ -47,13 +65,19 @@ def select_tasks(args: SelectArgs) -> int:
     if not selection.kept:
         raise RunFailed(
             "no task was kept" + ("" if args.out is None else f": {args.out} was not written"),
-            hint="widen --band, lower --min-rollouts, or raise --max-tokens",
+            hint=NOTHING_FAILED
+            if args.failed
+            else "widen --band, lower --min-rollouts, or raise --max-tokens",
         )
     return 0
 
 
 def _refuse_unused(args: SelectArgs) -> None:
-    """Raise ConfigError: an option was set that does nothing without another."""
+    """Raise ConfigError: two options contradict each other, or one does nothing without another."""
+    chosen = [name for name in _OF_REWARDS if name in args.model_fields_set]
+    if args.failed:
+        flags = [f"--{name.replace('_', '-')}" for name in chosen]
+        refuse_with_failed(flags, failed="--failed")
     if args.overwrite and args.out is None:
         raise ConfigError("--overwrite does nothing without --out: add --out FILE")
     if args.decided_only and args.band is None:
@@ -61,32 +85,64 @@ def _refuse_unused(args: SelectArgs) -> None:
 
 
 def _show(selection: Selection, args: SelectArgs) -> None:
+    columns = "tasks" if args.failed else "tasks,borderline,more rollouts to decide them"
+    heads = ("", *columns.split(","))
     print_table(
-        ("", "tasks", "borderline", "more rollouts to decide them"),
-        [_row(verdict, selection.of(verdict)) for verdict in _present(selection)],
-        right="tasks,borderline,more rollouts to decide them",
+        heads,
+        [_row(selection, v)[: len(heads)] for v in _present(selection, failed=args.failed)],
+        right=columns,
     )
     say(f"kept {len(selection.kept)} of {amount(len(selection.tasks), 'task')}")
-    if selection.failures:
-        counts = ", ".join(f"{name} {count}" for name, count in sorted(selection.failures.items()))
-        say(f"not counted, neither as solved nor as failed: {counts}")
-        say("  (the command that collected them tries them again, with --resume)")
+    _show_failures(selection, args)
     if args.out is not None and selection.kept:
         say(f"  {shown(args.out)}")
         say(f"  {shown(provenance_path(args.out))}")
+        command = _next_command(args.rollouts, args.out)
+        say(f"next: {command}")
+        if MASK in command:
+            say(f"  (write the key for {MASK})")
+        if not args.failed and len(selection.kept) < len(selection.tasks):
+            say(
+                "  (compare runs of these tasks with each other, not with this run: its rewards chose them)"
+            )
 
 
-def _present(selection: Selection) -> list[TaskVerdict]:
+def _next_command(rollouts: str, selected: Path) -> str:
+    """Return the command that collects the selected tasks; in words when the manifest has none."""
+    return command_for(run_head(rollout_files(rollouts)).command, selected) or (
+        f"the command that collected the run, with --input {shown(selected)} and another --output"
+    )
+
+
+def _show_failures(selection: Selection, args: SelectArgs) -> None:
+    """Print the number of rollouts without a reward by class, and how to collect them again."""
+    if not selection.failures:
+        return
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(selection.failures.items()))
+    if args.failed:
+        say(f"rollouts without a reward: {counts}")
+        if args.out is None and selection.kept:
+            say(f"next: {in_words_of_run(args.rollouts, SELECT_FAILED)}")
+        return
+    say(f"not counted, neither as solved nor as failed: {counts}")
+    advice = selection.unscored.what_helps()
+    if SELECT_FAILED not in advice:
+        advice += f"; `{SELECT_FAILED}` writes their tasks for a run of their own"
+    say(f"  what helps: {in_words_of_run(args.rollouts, advice)}")
+
+
+def _present(selection: Selection, *, failed: bool) -> list[TaskVerdict]:
     """Return the verdicts in the table: the usual ones always, a rare one only when a task has it."""
-    always = (TaskVerdict.KEPT, TaskVerdict.TOO_EASY, TaskVerdict.TOO_HARD, TaskVerdict.UNDECIDED)
-    return [
-        v for v in TaskVerdict if v in always or v is TaskVerdict.NO_ROLLOUTS or selection.of(v)
-    ]
+    always = (
+        {TaskVerdict.KEPT, TaskVerdict.ALL_SCORED}
+        if failed
+        else {*TaskVerdict} - {TaskVerdict.TOO_LONG, TaskVerdict.OVER_LIMIT, TaskVerdict.ALL_SCORED}
+    )
+    return [verdict for verdict in TaskVerdict if verdict in always or selection.of(verdict)]
 
 
-def _row(verdict: TaskVerdict, tasks: Sequence[JudgedTask]) -> list[str]:
-    unsure = [task for task in tasks if task.borderline]
-    rollouts_needed = sum(task.more_rollouts or 0 for task in unsure)
-    never = sum(task.more_rollouts is None for task in unsure)
-    needed = f"{rollouts_needed}" + (f", and {never} on an edge itself" if never else "")
-    return [verdict, str(len(tasks)), str(len(unsure)), needed if unsure else "-"]
+def _row(selection: Selection, verdict: TaskVerdict) -> list[str]:
+    unsure = selection.borderline(verdict)
+    on_edge = f", and {unsure.on_edge} on an edge itself" if unsure.on_edge else ""
+    needed = f"{unsure.more_rollouts}{on_edge}" if unsure.count else "-"
+    return [verdict, str(len(selection.of(verdict))), str(unsure.count), needed]

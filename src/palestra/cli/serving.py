@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from palestra.cli.console import notice, say
-from palestra.cli.loop import CommandStopped, run_to_end
+from palestra.cli.loop import serve_until_stopped
 from palestra.errors import ConfigError, KnownCause
 from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
 from palestra.responses_api_models.local_model import fetch_weights
@@ -41,7 +39,7 @@ def serve_model_vllm(server: VLLMServer) -> int:
         finally:
             await http.aclose()
 
-    return _until_stopped(main)
+    return serve_until_stopped(main())
 
 
 def serve_model_llama_cpp(server: LlamaCppServer) -> int:
@@ -52,7 +50,7 @@ def serve_model_llama_cpp(server: LlamaCppServer) -> int:
         starting = serve_llama_cpp(server, report=notice, ready_timeout_s=server.ready_timeout_s)
         await _serve(starting, key_variable=server.api_key_env)
 
-    return _until_stopped(main)
+    return serve_until_stopped(main())
 
 
 async def _serve(starting: AbstractAsyncContextManager[Serving], *, key_variable: str) -> None:
@@ -101,15 +99,6 @@ def fetch_model(args: FetchArgs) -> int:
     return 0
 
 
-def _until_stopped(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    try:
-        run_to_end(main())
-    except CommandStopped as stopped:
-        notice("stopped")
-        return 0 if stopped.signal is signal.SIGINT else stopped.exit_code
-    return 0
-
-
 def serve_sandbox(args: SandboxArgs) -> int:
     """Serve this machine's sandbox until stopped.
 
@@ -129,7 +118,7 @@ def serve_sandbox(args: SandboxArgs) -> int:
             cause=KnownCause.NO_TOKEN,
         )
     settings = SandboxSettings.model_validate({"backend": backend, "at_once": args.at_once})
-    return _until_stopped(lambda: _serve_sandbox(host, args.port, token, settings))
+    return serve_until_stopped(_serve_sandbox(host, args.port, token, settings))
 
 
 async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSettings) -> None:

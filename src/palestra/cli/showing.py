@@ -1,19 +1,21 @@
 """`show`: a component, a run, or one rollout of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from palestra import api
-from palestra.analysis import load_run, summarize
+from palestra.analysis import amount, load_run, summarize
 from palestra.api import ComponentDetails, FailureGroup, RolloutRecord
-from palestra.cli.console import notice, say, say_json
+from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.listing import mean_text, started_text, state_text
 from palestra.cli.paging import paged
-from palestra.cli.profiling_commands import show_summary
-from palestra.cli.tables import plain_console, print_table
+from palestra.cli.profiling_commands import doubts, show_summary, what_to_look_at
+from palestra.cli.recollecting import in_words_of_run
+from palestra.cli.tables import MOST_MESSAGES, plain_console, print_table
 from palestra.cli.transcripts import print_entries, print_fields, print_heading, print_tools
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.schema import CREATE_PARAMS, RunPaths
@@ -147,6 +149,7 @@ def _show_run(args: ShowArgs) -> None:
     outputs = _outputs(args.subject)
     if args.rollout is not None:
         record = api.rollout_record(outputs, *rollout_key(args.rollout))
+        record = record.masked(api.secret_mask())
         if args.as_json:
             say_json(record.to_dict())
         else:
@@ -180,7 +183,8 @@ def rollout_key(text: str) -> tuple[int | str, int]:
 
 def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     entry = api.run_entry(args.subject if Path(args.subject).exists() else outputs[0])
-    groups = api.failure_groups(outputs)
+    mask = api.secret_mask()
+    groups = [replace(g, message=mask(g.message)) for g in api.failure_groups(outputs)]
     if args.as_json:
         run = api.open_run(args.subject if Path(args.subject).exists() else outputs[0])
         failures = [asdict(group) for group in groups]
@@ -198,10 +202,14 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
             **({"report": shown(report)} if report.is_file() else {}),
         }
     )
+    line = f"one rollout: palestra show {args.subject} TASK:ROLLOUT"
     try:
         rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
         if rollouts:
-            show_summary(summarize(load_run(None, rollouts, allow_partial=True)), by_family=False)
+            summary = summarize(load_run(None, rollouts, allow_partial=True))
+            show_summary(summary, by_family=False)
+            line = what_to_look_at(summary, args.subject) or line
+            warn_all(doubts(summary, args.subject))
     except PalestraError as error:
         notice(f"warning: {error.message}")
     _show_failures(groups)
@@ -209,16 +217,32 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
         key = f"{groups[0].task}:{groups[0].rollout}"
         notice(f"one of them: palestra show {args.subject} {key}")
     else:
-        notice(f"one rollout: palestra show {args.subject} TASK:ROLLOUT")
+        notice(line)
 
 
 def _show_failures(groups: Sequence[FailureGroup]) -> None:
     if groups:
         print_table(
             ("failures", "class", "first", "message"),
-            [(g.count, g.failure_class, f"{g.task}:{g.rollout}", g.message) for g in groups],
+            [
+                row
+                for _, of_class in groupby(groups, key=lambda group: group.failure_class)
+                for row in _failure_rows(list(of_class))
+            ],
             right="failures,first",
         )
+
+
+def _failure_rows(groups: Sequence[FailureGroup]) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the table's rows of one class: its most frequent messages, and a count of the others."""
+    for group in groups[:MOST_MESSAGES]:
+        yield group.count, group.failure_class, f"{group.task}:{group.rollout}", group.message
+    others = groups[MOST_MESSAGES:]
+    if others:
+        first = f"{others[0].task}:{others[0].rollout}"
+        rollouts = sum(group.count for group in others)
+        text = f"and {amount(len(others), 'other message')}"
+        yield rollouts, others[0].failure_class, first, text
 
 
 def show_rollout(record: RolloutRecord, subject: str) -> None:
@@ -244,10 +268,11 @@ def show_rollout(record: RolloutRecord, subject: str) -> None:
         fields = {
             "layer": attempt.layer,
             "message": attempt.message,
+            "at": " -> ".join(attempt.traceback.splitlines()),
             "passed through": " -> ".join(attempt.hops),
-            "hint": attempt.hint,
+            "hint": in_words_of_run(subject, attempt.hint),
         }
         print_fields({name: value for name, value in fields.items() if value})
     if record.remedy:
         print_heading("what helps")
-        say(f"  {record.remedy}")
+        say(f"  {in_words_of_run(subject, record.remedy)}")

@@ -9,10 +9,10 @@ from typing import final
 
 from palestra.engine import Job
 from palestra.errors import Outcome
-from palestra.rollouts import Progress
+from palestra.rollouts import Health, Progress
 
 RECENT_S = 30.0
-"""The period of the recent rates, in seconds."""
+"""The period of the recent rate of tokens, in seconds."""
 SHOWN = 5
 """How many of the rollouts in flight are listed."""
 
@@ -43,7 +43,7 @@ class Slow:
 class Snapshot:
     """The numbers that the views show. Rates are per second, and tokens are output tokens.
 
-    `rate` covers the last half minute, `overall_rate` the whole session.
+    `rate` covers the last minute, `overall_rate` the whole session.
     """
 
     elapsed_s: float
@@ -69,6 +69,8 @@ class Snapshot:
     slowest: tuple[Slow, ...]
     standing_still: tuple[str, ...] = ()
     """One sentence for each server process whose event loop is blocked."""
+    stall: str = ""
+    """For how long no rollout has ended, and what most wait for; empty while rollouts end."""
 
     @property
     def done(self) -> int:
@@ -78,27 +80,23 @@ class Snapshot:
 
 @final
 class RateMeter:
-    """Takes snapshots, and keeps recent counts to compute the recent rates."""
+    """Takes snapshots, and keeps recent counts of tokens to compute their recent rate."""
 
     def __init__(self, progress: Progress, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress
         self._clock = clock
-        self._past: deque[tuple[float, int, int]] = deque()
-        """Moment, rollouts that had ended, their tokens."""
+        self._past: deque[tuple[float, int]] = deque()
+        """Moment, tokens of the rollouts that had ended."""
 
     def read(self) -> Snapshot:
         """Return a snapshot of this moment."""
         progress, now = self._progress, self._clock()
         accounting = progress.accounting
         scored, failed = accounting.scored, accounting.failed
-        done_count, tokens = scored + failed, accounting.output_tokens
-        rate, token_rate = self._recent(now, done_count, tokens)
-        elapsed = now - progress.started
-        overall = (done_count - progress.done_before) / elapsed if elapsed > 0 else 0.0
-        remaining = accounting.requested - done_count
-        pace = rate or overall
+        tokens = accounting.output_tokens
+        pace = progress.read_pace(now)
         return Snapshot(
-            elapsed_s=elapsed,
+            elapsed_s=now - progress.started,
             requested=accounting.requested,
             scored=scored,
             truncated=accounting.ended[Outcome.TRUNCATED],
@@ -106,12 +104,12 @@ class RateMeter:
             classes=_classes(progress),
             in_flight=len(progress.in_flight),
             limit=progress.limit.limit if progress.limit is not None else None,
-            rate=rate,
-            overall_rate=overall,
-            left_s=remaining / pace if remaining and pace else None,
+            rate=pace.rate,
+            overall_rate=pace.overall_rate,
+            left_s=pace.left_s,
             mean_reward=accounting.mean_reward,
             tokens=tokens,
-            token_rate=token_rate,
+            token_rate=self._token_rate(now, tokens),
             repeated=accounting.retried_attempts,
             retries=progress.retries.retries,
             retry_reason=progress.retries.last_reason,
@@ -119,20 +117,19 @@ class RateMeter:
             last_failure=progress.last_failure,
             slowest=_slowest(progress, now),
             standing_still=tuple(progress.standing_still()),
+            stall=pace.sentence if pace.health is Health.STANDING_STILL else "",
         )
 
-    def _recent(self, now: float, done_count: int, tokens: int) -> tuple[float, float]:
+    def _token_rate(self, now: float, tokens: int) -> float:
         if not self._past:
             before = self._progress
-            self._past.append((before.started, before.done_before, before.tokens_before))
+            self._past.append((before.started, before.tokens_before))
         while len(self._past) > 1 and self._past[1][0] <= now - RECENT_S:
             self._past.popleft()
-        then, done_then, tokens_then = self._past[0]
-        self._past.append((now, done_count, tokens))
+        then, tokens_then = self._past[0]
+        self._past.append((now, tokens))
         span = now - then
-        if span <= 0:
-            return 0.0, 0.0
-        return (done_count - done_then) / span, (tokens - tokens_then) / span
+        return (tokens - tokens_then) / span if span > 0 else 0.0
 
 
 def _classes(progress: Progress) -> tuple[tuple[str, int], ...]:

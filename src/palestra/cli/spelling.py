@@ -2,14 +2,18 @@
 
 Hints quote commands as `palestra` spells them. A user of `gym`, `ng` or `ng_*` reads the command
 that has the same work there. A command stays as it is when there is none, or when one of its flags
-is missing there. Quoted overrides become the flags that `gym eval run` has for them.
+is missing there. Quoted overrides become the flags that `gym eval run` has for them. Flags, quoted or
+in the middle of a sentence, become the overrides that `ng_*` takes. For `gym`, flags that it lacks do.
 """
 
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, get_args
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 PALESTRA: Final = "palestra"
 GYM: Final = "gym"
@@ -18,7 +22,19 @@ _GYM_PROGRAMS: Final = frozenset({GYM, "ng"})
 _FIELD_PREFIXES: Final = ("ng_", "nemo_gym_")
 """How the names of NeMo Gym's older programs start, which Palestra has too."""
 _QUOTED_OVERRIDES: Final = re.compile(r"`(\+[^`]+)`")
+_QUOTED_FLAGS: Final = re.compile(r"`(--[a-z][^`]*)`")
 _QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
+_NAMED_FLAG: Final = re.compile(
+    r"(?<![\w-])(--[a-z][a-z-]*)\b"
+    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?![\w.])|auto\b|restart\b|-(?!\S)))?"
+)
+"""A flag in the middle of a sentence, and its value."""
+_CLAUSES: Final = re.compile(r"(; |\n)")
+_BARE_COMMAND: Final = re.compile(
+    r"\b(?:(?:palestra|gym|ng|docker|pip|podman|ray|uv|vllm) [a-z]|(?:salloc|sbatch|srun) )"
+)
+"""The start of a command outside of quotes, also of another program. The flags of its clause are its
+own."""
 
 
 def typed_program() -> str:
@@ -47,14 +63,98 @@ def command_words(command: str, program: str) -> str:
 
 
 def with_commands_of(program: str, text: str) -> str:
-    """Return `text` with each quoted command of `palestra` in the words of `program`."""
+    """Return `text` with each quoted command of `palestra` in the words of `program`, and flags as
+    its users give these settings.
+    """
 
     def quoted(match: re.Match[str]) -> str:
         words = _in_words_of(program, match[1])
         return f"`{words}`" if words else match[0]
 
-    text = _QUOTED.sub(quoted, text)
+    text = with_flags_of(program, _QUOTED.sub(quoted, text))
     return _QUOTED_OVERRIDES.sub(_as_flags, text) if _is_gym(program) else text
+
+
+def with_flags_of(program: str, text: str, *, only_of_collections: bool = False) -> str:
+    """Return `text` in which flags of `palestra` are given as the users of `program` do. Quoted
+    commands stay as they are, and so do the flags of a clause with a command.
+
+    `only_of_collections`: the other flags are of another program, and stay.
+    """
+    if not (_is_gym(program) or takes_overrides(program)):
+        return text
+
+    def changed(flag: str, value: str) -> str:
+        if only_of_collections and not _is_of_collections(flag):
+            return ""
+        return _flag_of(program, flag, value)
+
+    def flag(match: re.Match[str]) -> str:
+        return changed(match[1], match["value"] or "") or match[0]
+
+    def flags(match: re.Match[str]) -> str:
+        parts = [part.partition(" ") for part in re.split(r"(?:^| )(?=--)", match[1]) if part]
+        words = [changed(name, value) for name, _, value in parts]
+        return f"`{' '.join(words)}`" if all(words) else match[0]
+
+    parts = _QUOTED_FLAGS.sub(flags, text).split("`")
+    for at in range(0, len(parts), 2):
+        clauses = _CLAUSES.split(parts[at])
+        parts[at] = "".join(
+            clause if _BARE_COMMAND.search(clause) else _NAMED_FLAG.sub(flag, clause)
+            for clause in clauses
+        )
+    return "`".join(parts)
+
+
+def _flag_of(program: str, flag: str, value: str) -> str:
+    """Return a flag of `palestra` as users of `program` give it, with its value; empty when they
+    cannot.
+    """
+    if _is_gym(program) and (name := _flag_of_gym(flag)):
+        return f"{name} {value}".rstrip()
+    from palestra.settings import settings_by_flag
+
+    name, field = settings_by_flag().get(flag, ("", None))
+    if field is None:
+        return "+config_paths=[FILE]" if flag == "--config" else ""
+    if field.annotation is bool:
+        return f"+{name}=true {value}".rstrip()
+    return f"+{name}={value or _placeholder(name, field)}"
+
+
+def _is_of_collections(flag: str) -> bool:
+    """Whether a flag of `palestra` is one of a collection."""
+    from palestra.settings import CollectArgs, settings_by_flag
+
+    return settings_by_flag().get(flag, ("", None))[0] in CollectArgs.model_fields
+
+
+def _placeholder(name: str, field: "FieldInfo") -> str:
+    """Return what stands for a value that a hint leaves open."""
+    from palestra.config import Flag
+
+    if metavar := next((item.metavar for item in field.metadata if isinstance(item, Flag)), None):
+        return metavar
+    if {*get_args(field.annotation), field.annotation} & {int, float}:
+        return "N"
+    return "FILE" if name.endswith("_fpath") else "VALUE"
+
+
+def _flag_of_gym(flag: str) -> str:
+    """Return the flag of `gym` for a flag of `palestra`; empty when there is none. A flag of a
+    collection is one of `gym eval run`.
+    """
+    from palestra.cli.gym.commands import COMMANDS, command_at
+    from palestra.settings import settings_by_flag
+
+    name, _ = settings_by_flag().get(flag, ("", None))
+    run = command_at("eval", "run")
+    commands = [run] if run and _is_of_collections(flag) else COMMANDS
+    flags = [flag_of_gym for command in commands for flag_of_gym in command.flags]
+    names = [name for flag_of_gym in flags for name in flag_of_gym.names if name == flag]
+    same = [flag_of_gym.names[0] for flag_of_gym in flags if name and flag_of_gym.setting == name]
+    return next(iter((*names, *same)), "")
 
 
 def _as_flags(overrides: re.Match[str]) -> str:

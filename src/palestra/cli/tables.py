@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from palestra.cli.console import is_plain, say
 from palestra.cli.escaping import one_line
-from palestra.schema import read_jsonl
+from palestra.schema import ATTEMPT_INDEX, PREVIOUS_REWARD, read_jsonl
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 PIPED_WIDTH: Final = 200
 """The width at which texts wrap when the output is not a terminal. No column is left out then."""
+MOST_MESSAGES: Final = 5
+"""The number of messages that are shown of a failure class."""
 _EDGES, _GAP = 2, 3
 """What the lines of a table hold besides its cells."""
 _NARROWEST_TEXT: Final = 16
 """The smallest width of a column of texts. Below it, nearly every word would be on its own line."""
 _INDENT: Final = 2
+_NOT_EARNED: Final = frozenset({ATTEMPT_INDEX, PREVIOUS_REWARD})
+"""Numbers that a run notes in its rows: they say nothing of the model."""
 _NARROWEST_VALUE: Final = 12
 
 
@@ -195,14 +199,15 @@ def print_key_metrics(entries: Iterable[Mapping[str, Any]], inputs: Path) -> Non
     metrics.
 
     `inputs`: the materialized inputs of the run. Means of their fields are left out: they are of
-    ids and labels of the tasks, not of what the rollouts earned.
+    ids and labels of the tasks, not of what the rollouts earned. So are means of `_NOT_EARNED`.
     """
-    of_tasks = {f"mean/{name}" for name in _fields_of(inputs) if name != "reward"}
+    others = {name for name in _fields_of(inputs) if name != "reward"} | _NOT_EARNED
+    left_out = {f"mean/{name}" for name in others}
     for entry in entries:
         numbers = {
             name: value
             for name, value in entry["key_metrics"].items()
-            if isinstance(value, int | float) and name not in of_tasks
+            if isinstance(value, int | float) and name not in left_out
         }
         print_table(
             ("key metric", "value"),

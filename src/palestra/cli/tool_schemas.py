@@ -3,18 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from palestra.causes import Severity
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import print_table
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.doctor import (
-    GRAMMARS_EXTRA,
-    Severity,
-    ToolCheck,
-    check_tool_schemas,
-    grammar_versions,
-    text_of,
-)
+from palestra.doctor import GRAMMARS_EXTRA, ToolCheck, check_tool_schemas, grammar_versions, text_of
 from palestra.errors import InputDataError
 from palestra.schema import Line, read_jsonl
 from palestra.settings import ToolsArgs

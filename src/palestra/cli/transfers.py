@@ -22,9 +22,11 @@ LINE_EVERY_S = 5.0
 
 def patience_of(tree: ConfigTree) -> TransferPatience:
     """Return the network limits of a command from its settings. It prints a notice while it waits."""
-    deadline_s = args_from(NetworkSettings, tree).network_deadline_s
+    settings = args_from(NetworkSettings, tree)
+    deadline_s = settings.network_deadline_s
     return TransferPatience(
         deadline_s,
+        is_chosen="network_deadline_s" in settings.model_fields_set,
         answer_timeout_s=min(60.0, deadline_s),
         setting="network_deadline_s",
         tell=notice,

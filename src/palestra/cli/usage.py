@@ -1,7 +1,7 @@
 """Errors in a command line, as one line in the words that were typed, and exit code 2."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, cast
 
 import typer
@@ -13,6 +13,22 @@ UsageError: Final = cast(type[Exception], typer.BadParameter.__base__)
 _NO_COMMAND: Final = "NoArgsIsHelpError"
 """The error of a group of commands that was called without a command: its text is the help."""
 EXIT_CODE: Final = 2
+_MISSPELT: Final = 0.75
+"""The least similarity of a misspelt option to the one that is named. Typer's own is lower, and takes
+`--temperature` for `--repeat`."""
+
+_OF_OTHERS: Final[Mapping[str, str]] = {
+    "-T": "--set KEY=VALUE",
+    "-n": "--limit N",
+    "-r": "--repeats N",
+    "--epochs": "--repeats N",
+    "--max-connections": "--concurrency N",
+    "--num-examples": "--limit N",
+    "--rollouts-per-example": "--repeats N",
+    "--max-concurrent": "--concurrency N",
+    "--max-tokens": "--max-output-tokens N",
+}
+"""Options of `inspect eval` and of verifiers' `vf-eval`, and what does the same here."""
 
 
 def run_command_line(command: Callable[..., Any], **options: Any) -> NoReturn:
@@ -43,12 +59,7 @@ def _message(error: Any, arguments: list[str]) -> str:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        if error.option_name.startswith("--mail-") and _takes(error, "--sbatch"):
-            directive = error.option_name.removeprefix("--")
-            return f"there is no option {error.option_name}: write --sbatch {directive}=VALUE"
-        near = error.possibilities or ()
-        suggestion = f"; did you mean {' or '.join(near)}?" if near else ""
-        return f"there is no option {error.option_name}{suggestion}"
+        return _no_such_option(error)
     if kind == "MissingParameter" and parameter is not None:
         return f"{_name(parameter, [])} is required"
     if kind == "BadParameter" and parameter is not None:
@@ -56,6 +67,20 @@ def _message(error: Any, arguments: list[str]) -> str:
     if kind == "BadOptionUsage" and "requires an argument" in error.message:
         return f"{error.option_name} needs a value"
     return _plain(error.message).replace("extra argument(s)", "further words")
+
+
+def _no_such_option(error: Any) -> str:
+    """Return the message about an option that does not exist, with the one to write instead."""
+    if error.option_name.startswith("--mail-") and _takes(error, "--sbatch"):
+        directive = error.option_name.removeprefix("--")
+        return f"there is no option {error.option_name}: write --sbatch {directive}=VALUE"
+    if (flag := _OF_OTHERS.get(error.option_name, "")) and _takes(error, flag.split()[0]):
+        return f"there is no option {error.option_name}: write {flag}"
+    from palestra.config import nearest
+
+    near = nearest(error.option_name, error.possibilities or (), cutoff=_MISSPELT)
+    suggestion = f"; did you mean {near}?" if near else ""
+    return f"there is no option {error.option_name}{suggestion}"
 
 
 def _takes(error: Any, flag: str) -> bool:

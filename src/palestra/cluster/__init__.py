@@ -54,7 +54,7 @@ from palestra.cluster.login_node import LoginNode
 from palestra.cluster.options import check_run_name, inherited_variables
 from palestra.cluster.overrides import collect_settings
 from palestra.cluster.packaging import How, is_checkout, uncommitted
-from palestra.cluster.plan import Policy, Role, Run, read_plan
+from palestra.cluster.plan import Policy, Role, Run, Shard, read_plan, seconds_of
 from palestra.cluster.ports import PortLocks, address_here, answered
 from palestra.cluster.records import read_object, tail
 from palestra.cluster.resubmit import resubmit
@@ -116,6 +116,7 @@ __all__ = [
     "Run",
     "RunFiles",
     "RunStatus",
+    "Shard",
     "ShardCounter",
     "SshSettings",
     "Standing",
@@ -145,6 +146,7 @@ __all__ = [
     "resubmit",
     "rollouts",
     "run_cmd",
+    "seconds_of",
     "send",
     "stamp",
     "status_of",

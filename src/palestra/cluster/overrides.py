@@ -23,10 +23,9 @@ from palestra.config import (
     load_config,
     parse_overrides,
     raise_problems,
-    settings_from,
 )
 from palestra.errors import ConfigError
-from palestra.fleet import load_server_class
+from palestra.fleet import check_settings, load_server_class
 from palestra.schema import JsonDict
 from palestra.settings import CollectArgs, CollectSettings, RolloutOptions, args_from, config_list
 
@@ -291,13 +290,7 @@ def _check_settings(instance: InstanceConfig) -> None:
     if instance.folder is None:
         return
     try:
-        server = load_server_class(instance.folder / instance.entrypoint)
+        load_server_class(instance.folder / instance.entrypoint)
     except (ConfigError, ImportError):
         return  # what it needs is not installed here, but in the job
-    facts = {
-        name: getattr(instance, name)
-        for name in ("name", "host", "port", "entrypoint", "num_workers", "domain", "description")
-    }
-    extra = {name: value for name, value in facts.items() if value is not None}
-    model: Any = server.model_fields["config"].annotation
-    settings_from(model, instance, extra=extra)
+    check_settings(instance)

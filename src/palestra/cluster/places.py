@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from palestra.cluster.plan import Mount
 from palestra.config import PACKAGE_ROOT, NamedFile
 from palestra.errors import ConfigError
+from palestra.system import matching_files
 
 FLAGS = frozenset({"ro", "rw", "z", "Z", "x-create=dir", "x-create=file", "rslave", "rprivate"})
 
@@ -121,11 +122,10 @@ class Placed:
 
     @property
     def here(self) -> bool:
-        """Whether the path exists on this machine."""
+        """Whether the path, or a file that the glob matches, exists on this machine."""
         source_file = NamedFile.parse(str(self.outside))
-        return (
-            not self.in_image and Path(source_file.path if source_file else self.outside).exists()
-        )
+        path = source_file.path if source_file else self.outside
+        return not self.in_image and bool(matching_files(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,10 @@ class PathReader:
         return Placed(path, str(path), (same_place(str(folder)),))
 
     def input(self, text: str) -> Placed:
-        """Resolve the input file: in the working directory, the installed package, or the checkout."""
-        if Path(text).is_absolute() or (self.cwd / text).exists():
+        """Resolve the input file or a glob: in the working directory, the installed package, or the
+        checkout.
+        """
+        if Path(text).is_absolute() or matching_files(self.cwd / text):
             return self.path(text, "--input-file")
         if (PACKAGE_ROOT / text).exists():
             return Placed(PACKAGE_ROOT / text, text)

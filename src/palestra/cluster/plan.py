@@ -252,9 +252,18 @@ class PlannedJob:
     time_limit: str | None = None
     """The time limit in Slurm's format."""
     signal_s: int = 120
-    """How long before the time limit the supervisor gets SIGUSR1. It then starts no new rollouts
-    and waits for the running ones."""
+    """How long before the time limit the supervisor gets SIGUSR1, when the job is long enough: see
+    `warning_s`. It then starts no new rollouts and waits for the running ones."""
     requeue: bool = True
+
+    @property
+    def warning_s(self) -> int:
+        """How long before the time limit SIGUSR1 comes: at most a quarter of the limit, since at the
+        very beginning of a short job it would let nothing start.
+        """
+        if self.time_limit is None:
+            return self.signal_s
+        return min(self.signal_s, max(1, int(seconds_of(self.time_limit)) // 4))
 
     @property
     def main(self) -> Component:

@@ -201,16 +201,7 @@ def with_time(job: PlannedJob, options: JobOptions, cluster: ClusterConfig) -> P
     limit = options.time or cluster.time
     if job.closing:
         limit = _closing_time(options, cluster, limit)
-    signal_s = cluster.signal_s
-    if limit is not None:
-        # A warning at the very beginning of a short job would let nothing start.
-        signal_s = min(signal_s, max(1, int(seconds_of(limit)) // 4))
-    return replace(
-        job,
-        time_limit=limit,
-        signal_s=signal_s,
-        requeue=cluster.requeue,
-    )
+    return replace(job, time_limit=limit, signal_s=cluster.signal_s, requeue=cluster.requeue)
 
 
 def _closing_time(options: JobOptions, cluster: ClusterConfig, limit: str | None) -> str | None:

@@ -162,7 +162,7 @@ def _whole_job(
         # A requeued job goes on in the same file.
         "open-mode": "append",
         "kill-on-invalid-dep": "yes",
-        "signal": f"B:USR1@{job.signal_s}",
+        "signal": f"B:USR1@{job.warning_s}",
         ("requeue" if job.requeue else "no-requeue"): "",
     }
     if job.array:

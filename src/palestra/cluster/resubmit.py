@@ -25,6 +25,8 @@ from palestra.errors import RunFailed
 
 CLOSING: Final = frozenset({Role.MERGE, Role.PROFILE, Role.COMMAND})
 _EXPORT = re.compile(r"^#SBATCH --export", re.MULTILINE)
+_TIME = re.compile(r"^#SBATCH --time=.*$\n?", re.MULTILINE)
+_SIGNAL = re.compile(r"^#SBATCH --signal=.*$", re.MULTILINE)
 _ARRAY = re.compile(r"^#SBATCH --array=.*$\n?", re.MULTILINE)
 
 
@@ -34,6 +36,7 @@ def resubmit(
     *,
     active: Collection[tuple[str, str]] = (),
     stuck: Sequence[str] = (),
+    time_limit: str | None = None,
     executor: Executor | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Run, ...]:
@@ -41,17 +44,24 @@ def resubmit(
     plans: one, or several when no earlier submission has all of the shards.
 
     `active`: name and job id of shards that wait or run; merge and profile wait for them too.
-    `stuck`: ids of jobs that never start; they are cancelled first. `executor`: default is the
+    `stuck`: ids of jobs that never start; they are cancelled first. `time_limit`: of the jobs of the
+    shards, in Slurm's format; default is the one that they had. `executor`: default is the
     run's own. `environ`: default is this process's. Raises ConfigError, before anything is written
-    or cancelled: a variable that the jobs need is not set.
+    or cancelled: a variable that the jobs need is not set. Raises RunFailed: the folder that the
+    plan names has no submissions, as after a move.
     """
     files = RunFiles(Path(run.output_dir))
+    if not files.submissions():
+        raise RunFailed(
+            f"the jobs of this run work in {run.output_dir}, which holds no submission",
+            hint="move the run's folder back there: its scripts and its plan name that place",
+        )
     run_executor = executor or executor_for(run.executor, timeout_s=run.command_timeout_s)
     for part in _parts(_submissions(files), shards):
         _check_variables(files, part.plan, part.shards, os.environ if environ is None else environ)
     run_executor.cancel(stuck)
     with submitting(files):
-        return _resubmitted(run, files, shards, active, run_executor)
+        return _resubmitted(run, files, shards, active, run_executor, time_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,7 @@ def _resubmitted(
     shards: Sequence[str],
     active: Collection[tuple[str, str]],
     executor: Executor,
+    time_limit: str | None,
 ) -> tuple[Run, ...]:
     """Submit each part in turn. Merge and profile are in the last one, and wait for all.
 
@@ -122,7 +133,7 @@ def _resubmitted(
     for number, part in enumerate(parts, start=1):
         is_last = number == len(parts)
         closing = complete and is_last and not failures
-        replanned.append(_replanned(run, files, part, waits, closing=closing))
+        replanned.append(_replanned(run, files, part, waits, time_limit, closing=closing))
         try:
             ids = hand_over(replanned[-1], executor, timeout_s=run.command_timeout_s)
             waits += [ids[name] for name in _last_jobs(replanned[-1])]
@@ -136,7 +147,13 @@ def _resubmitted(
 
 
 def _replanned(
-    run: Run, files: RunFiles, part: _Part, waits: Sequence[str], *, closing: bool
+    run: Run,
+    files: RunFiles,
+    part: _Part,
+    waits: Sequence[str],
+    time_limit: str | None,
+    *,
+    closing: bool,
 ) -> Run:
     """Write the folder of one new submission, and return its plan.
 
@@ -155,6 +172,9 @@ def _replanned(
         rollouts=run.rollouts,
         rerun_done=False,
     )
+    if time_limit is not None:
+        jobs = tuple(replace(job, time_limit=time_limit) if job.shards else job for job in new.jobs)
+        new = replace(new, jobs=jobs)
     if part.shards and not new.collect.materialized and not files.stamped.exists():
         new = _after_preparing(new, earlier)
     new = _with_closing(new, earlier if closing else [], waits)
@@ -241,5 +261,15 @@ def _renumbered(text: str, files: RunFiles, old: str, new: str, job: PlannedJob)
     if not job.array:
         text = text.replace("_%A_%a.log", "_%j.log")
     cap = f"%{job.array_cap}" if job.array_cap else ""
+    if job.shards and job.time_limit:
+        text = _limited(text, job, job.time_limit)
     array = f"#SBATCH --array=0-{len(job.shards) - 1}{cap}\n" if job.array else ""
     return _ARRAY.sub(array, text)
+
+
+def _limited(text: str, job: PlannedJob, time_limit: str) -> str:
+    """Return a script with another time limit, and the warning before it."""
+    signal, *_ = _SIGNAL.findall(text) or [""]
+    shebang, body = _TIME.sub("", text).split("\n", 1)
+    text = "\n".join([shebang, f"#SBATCH --time={time_limit}", body])
+    return text.replace(signal, f"#SBATCH --signal=B:USR1@{job.warning_s}") if signal else text

@@ -82,7 +82,6 @@ class Stamped:
     input_digest: str
     tasks: int
     rollouts: int
-    notices: tuple[str, ...] = ()
 
 
 def stamp(
@@ -116,7 +115,6 @@ def stamp(
             materialized.input_digest,
             sum(map(len, tasks_of_chunk.values())),
             sum(shard.rows or 0 for shard in counted),
-            materialized.notices,
         )
         check(stamped)
         cut = _Cut(rows, materialized.repeats, tasks_of_chunk, seeded=seeded)

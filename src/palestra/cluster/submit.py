@@ -338,8 +338,6 @@ class _RolloutSubmitter(Submitter):
                 identity_of(self._options, settings, stamped, config, self._seeds), stamped
             ),
         )
-        for notice in stamped.notices:
-            self._log_line(notice)
         return replace(
             facts,
             shards=stamped.shards,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palestra.cli.flags import imported
+from palestra.cli.entry import imported
 from palestra.cli.gym.commands import command_at
 from palestra.cli.gym.grammar import UsageError, parse
 from palestra.cli.gym.selection import with_config_files
@@ -88,6 +88,108 @@ def test_validate_reports_a_wrong_configuration_as_one_json_document(gym: Gym) -
 
     assert (code, report["valid"]) == (1, False)
     assert "no_such_server" in report["problems"][0]["message"]
+
+
+PRICED = """from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
+
+
+class PricedConfig(BaseResourcesServerConfig):
+    max_price: int
+
+
+class Priced(SimpleResourcesServer):
+    config: PricedConfig
+
+    async def verify(self, body):
+        raise NotImplementedError
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        ("domain: math, max_price: 3", []),
+        ("domain: math, max_price: much", ["max_price"]),
+        ("domain: math", ["max_price"]),
+        ("max_price: 3", ["domain"]),
+        ("domian: math, max_price: 3", ["domain", "'domian' is set"]),
+        ("domain: math, max_prise: 3", ["max_price", "'max_prise' is set"]),
+        ("domain: maths, max_price: 3", ["domain"]),
+    ],
+)
+def test_validate_checks_settings_by_the_class_of_the_server(
+    gym: Gym, settings: str, keys: list[str]
+) -> None:
+    server = gym.folder / "resources_servers" / "priced"
+    server.mkdir(parents=True)
+    (server / "app.py").write_text(PRICED)
+    (gym.folder / "c.yaml").write_text(f"p: {{resources_servers: {{priced: {{{settings}}}}}}}\n")
+
+    code, report = gym.json("validate", "--config", "c.yaml")
+
+    assert (code, report["valid"]) == (1 if keys else 0, not keys)
+    assert [key for key in keys if key in report["problems"][0]["message"]] == keys
+
+
+DATASETS = """
+policy_model: {responses_api_models: {openai_model: {openai_base_url: u, openai_api_key: k, openai_model: m}}}
+r: {resources_servers: {mcqa: {domain: knowledge}}}
+a:
+  responses_api_agents:
+    simple_agent:
+      model_server: {type: responses_api_models, name: policy_model}
+      resources_server: {type: resources_servers, name: r}
+      datasets: [{name: d, DATASET}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "says"),
+    [
+        ("type: exampel, jsonl_fpath: d.jsonl", "did you mean 'example'"),
+        ("typ: example, jsonl_fpath: d.jsonl", "did you mean 'type'"),
+        ("type: example, jsonl_path: d.jsonl", "did you mean 'jsonl_fpath'"),
+        ("type: example, jsonl_fpath: d.jsonl, num_repeat: 2", "did you mean 'num_repeats'"),
+        ("type: example, jsonl_fpath: dd.jsonl", "dd.jsonl does not exist"),
+        ("type: train, jsonl_fpath: d.jsonl", "license is required"),
+        (
+            "type: example, jsonl_fpath: d.jsonl, huggingface_identifier: {repo_idd: o/d, repo_id: o/d}",
+            "did you mean 'repo_id'",
+        ),
+    ],
+)
+def test_validate_reports_what_is_wrong_with_a_dataset(gym: Gym, dataset: str, says: str) -> None:
+    (gym.folder / "d.jsonl").write_text("{}\n")
+    (gym.folder / "c.yaml").write_text(DATASETS.replace("DATASET", dataset))
+
+    code, report = gym.json("validate", "--config", "c.yaml")
+
+    (problem,) = report["problems"]
+    assert (code, says in problem["message"]) == (1, True), problem
+
+
+@pytest.mark.parametrize(
+    "source", ["", "gitlab_identifier: {dataset_name: d, version: 0.0.1, artifact_fpath: d}"]
+)
+def test_validate_accepts_a_dataset_whose_rows_exist_or_can_be_downloaded(
+    gym: Gym, source: str
+) -> None:
+    path = "absent.jsonl" if source else "d.jsonl"
+    (gym.folder / "d.jsonl").write_text("{}\n")
+    dataset = f"type: example, jsonl_fpath: {path}, {source}"
+    (gym.folder / "c.yaml").write_text(DATASETS.replace("DATASET", dataset))
+
+    assert gym.env("validate", "--config", "c.yaml") == 0
+
+
+def test_validate_lists_every_problem_as_json(gym: Gym) -> None:
+    text = DATASETS.replace("DATASET", "type: exampel, jsonl_fpath: d.jsonl")
+    (gym.folder / "c.yaml").write_text(text.replace("domain: knowledge", "domain: maths"))
+
+    _, report = gym.json("validate", "--config", "c.yaml")
+
+    keys = {problem["key"].rpartition(".")[2] for problem in report["problems"]}
+    assert keys == {"domain", "type"}
 
 
 def test_validate_of_a_resources_server_by_name_says_which_flag_names_it(gym: Gym) -> None:

@@ -88,6 +88,22 @@ def test_no_serve_starts_no_server(world: World, fake: FakeEndpoint) -> None:
     assert fake.asked == 0
 
 
+@pytest.mark.parametrize("rows", ["{}\n", '{"responses_create_params": {"input": "q"}}\n{}\n'])
+def test_rows_that_cannot_be_used_are_refused_before_a_model_is_asked(
+    world: World, fake: FakeEndpoint, rows: str
+) -> None:
+    world.write("tasks.jsonl", rows)
+
+    done = gym(
+        world,
+        *("eval", "run", "--resources-server", SERVER, *model(fake), "--agent", AGENT),
+        *("--input", "tasks.jsonl", "--output", "out/rollouts.jsonl", world.head),
+    )
+
+    assert "no `responses_create_params`" in done.refused()
+    assert (fake.asked, world.files()) == (0, ["tasks.jsonl"])
+
+
 def write_dataset(world: World) -> str:
     """A config whose agent has the example tasks as its benchmark; return its name."""
     rows = Path("benchmarks/steps/rows.jsonl")

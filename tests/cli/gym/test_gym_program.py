@@ -54,6 +54,7 @@ def add_server(root: Path, name: str) -> None:
         (("eval", "submit"), 2),
         (("eval", "run"), 2),
         (("eval", "run", "--split", "train"), 2),
+        (("eval", "run", "--no-serve", "-o", "o.jsonl", "+num_repeat=2"), 2),
         (("eval", "run", "--no-serve", "--output", "o.jsonl"), 2),
         (("eval", "profile"), 2),
         (("eval", "aggregate"), 2),
@@ -96,6 +97,28 @@ def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> No
     assert done.out.startswith("Error: config file 'not_there.yaml'")
     assert "hint: " in done.err
     assert "error: " not in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "validate"),
+        ("env", "start"),
+        ("eval", "run", "--input", "i", "-o", "o.jsonl"),
+        ("eval", "reverify", "--rollouts", "r.jsonl", "-o", "o.jsonl"),
+    ],
+)
+def test_a_resources_server_with_a_domain_that_is_none_is_refused(
+    world: World, words: tuple[str, ...]
+) -> None:
+    world.write("c.yaml", "s: {resources_servers: {mcqa: {domain: maths}}}")
+
+    done = gym(world, *words, "--config", "c.yaml", world.head)
+
+    refused = (
+        "Error: s.resources_servers.mcqa.domain: 'maths' is not a domain; did you mean 'math'?"
+    )
+    assert (done.code, done.out) == (1, f"{refused}\n")
 
 
 @pytest.mark.parametrize(

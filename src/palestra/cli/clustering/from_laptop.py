@@ -33,7 +33,9 @@ from palestra.cluster import (
 )
 from palestra.config import NamedFile
 from palestra.errors import ConfigError, RunFailed
+from palestra.rollouts import provenance_path
 from palestra.settings import config_list
+from palestra.system import matching_files
 
 UPLOADS: Final = "uploads"
 JSON_FLAG: Final = "--json"
@@ -170,7 +172,8 @@ def _named_files(options: Mapping[str, Any], words: Sequence[str]) -> Iterator[s
     for text in options.get("config_paths", ()):
         yield from config_list(text)
     if options.get("input_file"):
-        yield str(options["input_file"])
+        for path in matching_files(options["input_file"]):
+            yield from (str(path), str(provenance_path(path)))
     for word in (*words, *options.get("config_paths", ())):
         if file := NamedFile.parse(word):
             yield file.path

@@ -56,6 +56,7 @@ from palestra.settings import (
     Share,
     args_from,
     existing_path,
+    existing_paths,
     load,
 )
 
@@ -149,6 +150,7 @@ def _settings(
         settings,
         given=GivenRows(run.input_digest, run.rollouts, run.tasks, commit),
         shard=share_of_shard(run, shard),
+        source_files=existing_paths(run.collect.input_file),
         resume_from_cache=True,
         overwrite=False,
         on_stale="error",
@@ -323,8 +325,6 @@ def prepare_run(plan: Path) -> int:
         limit=run.collect.limit,
         check=lambda stamped: remember_stamped(stamped, files, anew=run.rerun_done),
     )
-    for text in stamped.notices:
-        notice(text)
     say(f"{stamped.rollouts} rollouts of {stamped.tasks} tasks in {len(stamped.shards)} shards")
     return 0
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.analysis import over_tasks
 from palestra.api import POLICY, lines_of, read_rows
 from palestra.cli.clustering.from_laptop import (
     WATCH_FLAG,
@@ -51,8 +52,16 @@ from palestra.cluster import (
 from palestra.config import NamedFile, did_you_mean, names_in_files
 from palestra.errors import ConfigError
 from palestra.fleet import start_timeout_of
+from palestra.rollouts import provenance_path
 from palestra.schema import JsonDict, RunPaths
-from palestra.settings import FollowArgs, LogsArgs, RunStatusArgs, config_list, existing_path
+from palestra.settings import (
+    FollowArgs,
+    LogsArgs,
+    RetryFailedArgs,
+    RunStatusArgs,
+    config_list,
+    existing_paths,
+)
 from palestra.system import shown, write_whole
 
 VLLM_CONFIG: Final = "responses_api_models/vllm_model/configs/vllm_model.yaml"
@@ -92,11 +101,14 @@ def _with_file_rows(options: Mapping[str, Any]) -> dict[str, Any]:
             f"{' and '.join(map(str, source_files))} are two environments; a run has the tasks of one",
             hint="submit a run for each",
         )
-    own_rows = None if data is None else existing_path(data)
+    own_rows = None if data is None else existing_paths(data)
     rows = read_rows(source_files[0], {}, start_timeout_of({}), notice, data=own_rows).rows
     tasks = Path(output_dir).absolute() / f"{Path(source_files[0].path).stem}_tasks.jsonl"
     tasks.parent.mkdir(parents=True, exist_ok=True)
     write_whole(tasks, lines_of(rows))
+    for path in own_rows or ():
+        if (provenance := provenance_path(path)).is_file():
+            write_whole(provenance_path(tasks), provenance.read_bytes())
     if POLICY not in names_in_files(config_paths=config_paths):
         config_paths.append(VLLM_CONFIG)
     return {**options, "config_paths": config_paths, "input_file": str(tasks)}
@@ -256,9 +268,18 @@ def reward_line(rewards: JsonDict) -> str:
     words = [f"{rewards['agent']}: mean reward {mean['scored']:.3f}"]
     if interval is not None:
         words.append(f"[{interval[0]:.3f}, {interval[1]:.3f}]")
-    values = {view["k"]: view["scored"] for view in rewards["pass@k"] if view["scored"] is not None}
-    shown_ks = sorted({1, max(values)} & values.keys()) if values else []
-    return " ".join([*words, *(f"pass@{k} {values[k]:.3f}" for k in shown_ks)])
+    views = {view["k"]: view for view in rewards["pass@k"] if view["scored"] is not None}
+    shown_ks = sorted({1, max(views)} & views.keys()) if views else []
+    return " ".join([*words, *(_passed(views[k], views[min(views)]) for k in shown_ks)])
+
+
+def _passed(view: JsonDict, single: JsonDict) -> str:
+    """Return a pass@k, with its tasks where some have fewer than k scored rollouts.
+
+    `single`: that of the smallest k, which every task with a score is in.
+    """
+    task_note = over_tasks(*(at.get("tasks_scored", 0) for at in (view, single)))
+    return f"pass@{view['k']} {view['scored']:.3f}" + (f" ({task_note})" if task_note else "")
 
 
 def _show(files: RunFiles, run_status: RunStatus) -> None:
@@ -411,11 +432,12 @@ def _nothing_to_retry(underway: Mapping[str, int]) -> str:
     return f"nothing to submit again: {numbers}, and nothing has failed"
 
 
-def retry_failed(args: FollowArgs) -> int:
+def retry_failed(args: RetryFailedArgs) -> int:
     """Submit again the shards and jobs that are neither done nor active, then the merge and the
     profile.
     """
-    if (code := run_by_ssh(args.run, ["retry-failed", *_json_flag(args)])) is not None:
+    limit = ["--time", args.time] if args.time else []
+    if (code := run_by_ssh(args.run, ["retry-failed", *_json_flag(args), *limit])) is not None:
         return code
     _, run_status = _looked_at(args.run)
     stuck = [unit for unit in run_status.units if unit.standing is Standing.NEVER_STARTS]
@@ -450,7 +472,7 @@ def retry_failed(args: FollowArgs) -> int:
         for unit in run_status.units
         if unit.unit.is_shard and unit.open_ids
     ]
-    runs = resubmit(run_status.run, shards, active=active, stuck=ids)
+    runs = resubmit(run_status.run, shards, active=active, stuck=ids, time_limit=args.time)
     if args.as_json:
         numbers = [run.submission for run in runs]
         say_json({"submission": numbers[-1], "submissions": numbers, "submitted": shards})

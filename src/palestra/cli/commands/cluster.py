@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(cluster, name="cluster")
     settings_command(cluster, "RunStatusArgs")(status)
     settings_command(cluster, "LogsArgs")(logs)
-    settings_command(cluster, "FollowArgs", name="retry-failed")(retry_failed)
+    settings_command(cluster, "RetryFailedArgs", name="retry-failed")(retry_failed)
     settings_command(cluster, "FollowArgs")(cancel)
     cluster.command(hidden=True)(drive)
     cluster.command("ray-node", hidden=True)(ray_node)
@@ -82,7 +82,7 @@ def retry_failed(flags: Flags) -> None:
     """Submit again the shards and jobs that are neither done nor running, then the merge and the
     profile.
     """
-    run(f"{RUNS}:retry_failed", "FollowArgs", flags)
+    run(f"{RUNS}:retry_failed", "RetryFailedArgs", flags)
 
 
 def cancel(flags: Flags) -> None:

@@ -71,7 +71,8 @@ def compare(flags: Flags) -> None:
 
 
 def select(flags: Flags) -> None:
-    """Export the tasks that are neither too easy nor too hard, as a dataset to collect again.
+    """Export the tasks that are neither too easy nor too hard, as a dataset to collect again; or,
+    with --failed, the tasks whose rollouts failed.
 
     Rollouts without a reward never count as difficulty. A provenance file in the same folder
     records for every row where it comes from and how sure its pass rate is.

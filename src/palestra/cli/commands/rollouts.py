@@ -94,9 +94,9 @@ def pip_list(flags: Flags) -> None:
 
 def version(as_json: JsonFlag = False) -> None:
     """Print the installed version, and where it is installed."""
-    from palestra.cli.fleet_commands import version as show
+    from palestra.cli.installed import print_version
 
-    guarded(lambda: show(as_json=as_json))
+    guarded(lambda: print_version(as_json=as_json))
 
 
 def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:

@@ -27,6 +27,7 @@ from palestra.authoring import (
     read_manifest,
     run_fixture,
     scaffold_component,
+    server_problems,
     servers_of,
     update_expected,
 )
@@ -37,7 +38,7 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.gym.grammar import Invocation, UsageError
 from palestra.cli.scaffolding import warn_built_in
 from palestra.cli.tables import print_table
-from palestra.config import search_roots
+from palestra.config import raise_problems, search_roots
 from palestra.errors import ConfigError, KnownCause, Problem, RunFailed
 from palestra.fleet import starting_within
 from palestra.schema import JsonDict
@@ -81,11 +82,12 @@ def validate(invocation: Invocation, overrides: list[str]) -> int:
             raise UsageError("--sync needs a NAME or --manifest")
         try:
             config = offline_config(overrides=overrides)
+            raise_problems(server_problems(config))
         except ConfigError as error:
             if not invocation.json:
                 raise
-            problem = {"message": error.message, "hint": error.hint}
-            say_json({"valid": False, "problems": [problem]})
+            problems = [_problem_json(problem) for problem in error.problems]
+            say_json({"valid": False, "problems": problems})
             return RunFailed.exit_code
         warn_all(config.warnings)
         if invocation.json:
@@ -138,6 +140,7 @@ def _validation_json(report: ManifestReport) -> JsonDict:
 def _problem_json(problem: Problem) -> JsonDict:
     return {
         "message": problem.message,
+        "hint": problem.hint,
         "file": problem.file,
         "line": problem.line or None,
         "key": problem.key,

@@ -12,6 +12,6 @@ def test(_invocation: Invocation, _overrides: list[str]) -> int:
 
 def version(invocation: Invocation, _overrides: list[str]) -> int:
     """Print what is installed, and where."""
-    from palestra.cli.fleet_commands import version as print_version
+    from palestra.cli.installed import print_version
 
     return print_version(as_json=invocation.json)

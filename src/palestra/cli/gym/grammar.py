@@ -122,6 +122,7 @@ class _Scanned:
     json: bool = False
 
 
+INPUT: Final = "--input"
 JSON: Final = "--json"
 SEARCH_DIR: Final = GymFlag(
     ("--search-dir",), "A folder searched before the working directory; repeatable.",
@@ -243,7 +244,14 @@ def _number(flag: GymFlag, text: str) -> float:
 def _add(scanned: _Scanned, flag: GymFlag, value: Any) -> None:
     if flag.kind is FlagKind.PATHS:
         value = (*scanned.flags.get(flag.key, ()), value)
+    elif flag.names[0] == INPUT and flag.key in scanned.flags:
+        raise UsageError(repeated_input(INPUT))
     scanned.flags[flag.key] = value
+
+
+def repeated_input(flag: str) -> str:
+    """Return what is wrong with a command line that has an input's flag twice."""
+    return f"{flag} takes one file, or a quoted glob of several such as 'data/part-*.jsonl'"
 
 
 def override_of(flag: GymFlag, value: Any) -> str:

@@ -1,7 +1,8 @@
 """Runs a `gym` command line: finds the command, parses its words, and sets the exit code.
 
-Exit codes: 0 for success; 1 for an error in the configuration, an unknown component and a group
-without an action; 2 for a wrong flag and for a setting of the command that is missing or invalid.
+Exit codes: 0 for success; 1 for an error in the configuration, an unknown component, a group without
+an action and a run that failed; 2 for a wrong flag, for a setting of the command that is missing or
+invalid, and for rows that cannot be used.
 """
 
 import logging
@@ -22,7 +23,7 @@ from palestra.cli.console import (
     show_error,
     stdout_for_json,
 )
-from palestra.cli.flags import imported
+from palestra.cli.entry import imported
 from palestra.cli.guard import fork_under_guard
 from palestra.cli.gym.commands import GROUPS, actions_of, command_at
 from palestra.cli.gym.explanation import command_help, group_help, program_help
@@ -40,7 +41,7 @@ from palestra.cli.gym.grammar import (
 from palestra.cli.gym.selection import with_config_files
 from palestra.cli.spelling import typed_program
 from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
-from palestra.errors import ConfigError, PalestraError
+from palestra.errors import ConfigError, KnownCause, PalestraError
 from palestra.settings import InvalidSettings
 
 VERSION: Final = "--version"
@@ -106,7 +107,7 @@ def _request(words: Sequence[str], program: str) -> _Answer | tuple[Command, Inv
         return _Answer(command_help(program, command))
     invocation = parse(command, [*leading, *words_left], program=program)
     _add_extra_roots(invocation)
-    return command, with_config_files(invocation, SearchPaths.of())
+    return command, with_config_files(invocation, SearchPaths.of(), report=notice)
 
 
 def _leading(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -158,11 +159,14 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
         show_error(_in_flags_of(command, invocation, error))
         return 2
     except ConfigError as error:
+        if _is_of_a_setting(invocation, error):
+            show_error(error)
+            return 2
         _show_config_error(error, as_json=invocation.json)
         return 1
     except PalestraError as error:
         show_error(error)
-        return 1
+        return error.exit_code
     return code
 
 
@@ -175,6 +179,17 @@ def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSetting
     typed = [flag.names[0] for flag in command.flags if flag.key in invocation.flags]
     by_flags = all(problem.flags for problem in problems if problem.is_missing)
     return InvalidSettings.of(problems, hint=error.hint).in_words_of(typed, by_flags=by_flags)
+
+
+def _is_of_a_setting(invocation: Invocation, error: ConfigError) -> bool:
+    """Whether the error is about a misspelt setting of the command, typed as an override."""
+    typed = {text.lstrip("+~").partition("=")[0] for text in invocation.overrides}
+    return any(
+        problem.cause is KnownCause.MISSPELT_SETTING
+        and problem.key in typed
+        and "." not in problem.key
+        for problem in error.problems
+    )
 
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:

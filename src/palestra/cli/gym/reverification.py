@@ -12,7 +12,7 @@ from palestra.cli.console import notice, say, say_json
 from palestra.cli.gym.grammar import Invocation
 from palestra.cli.merging import ask_agents
 from palestra.cli.reverifying import reverify_rows
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ResolvedConfig, ServerType, domain_problems, raise_problems
 from palestra.errors import ConfigError, InputDataError, Outcome, PalestraError
 from palestra.rollouts import (
     UnverifiedAnswers,
@@ -87,6 +87,7 @@ class GymReverifyArgs(Settings):
 def reverify(invocation: Invocation, overrides: list[str]) -> int:
     """Verify stored rows again; exit code 1 when some rows could not be verified."""
     config = load(overrides, ng=True, require_all=False, required=())
+    raise_problems(domain_problems(config))
     args = args_from(GymReverifyArgs, config.tree)
     if args.judge_failed_only:
         code, output, document = _judge_again(args, overrides)
@@ -146,7 +147,7 @@ def _judge_again(
             notice(f"{shown(failures)}: no rollout whose judge failed has an answer to verify")
         added = _join(scored, judged, output)
     if output != scored:
-        copy_inputs([_inputs_of(scored)], RunPaths(output).materialized_inputs)
+        copy_inputs([[RunPaths(scored).materialized_inputs]], RunPaths(output).materialized_inputs)
     say(f"{added} rows added -> {shown(output)}")
     if document is None:
         return code, output, None

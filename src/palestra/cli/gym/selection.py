@@ -3,12 +3,11 @@
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.cli.console import warn_all
 from palestra.cli.gym.grammar import Invocation, UsageError, as_item
 from palestra.config import SearchPaths, nearest, parse_overrides, renamed
 
@@ -127,20 +126,22 @@ def _missing(selector: Selector, name: str, paths: SearchPaths) -> UsageError:
     )
 
 
-def with_config_files(invocation: Invocation, paths: SearchPaths) -> Invocation:
+def with_config_files(
+    invocation: Invocation, paths: SearchPaths, *, report: Callable[[str], object] = lambda _: None
+) -> Invocation:
     """Return the invocation with one `+config_paths` that holds the files of `--config`, of the
     selectors, and of the typed `+config_paths`, in this order.
 
-    Prints a warning for each name that several roots have. Raises UsageError: a name is unknown.
+    `report`: gets a warning for each name that several roots have. Raises UsageError: a name is
+    unknown.
     """
     files: list[str] = list(_paths_of(invocation, "config"))
-    warnings: list[str] = []
     for key, selector in SELECTORS.items():
         for name in _paths_of(invocation, key):
             file, warning = select(selector, name, paths)
             files.append(file)
-            warnings += [warning] if warning else []
-    warn_all(warnings)
+            if warning:
+                report(f"warning: {warning}")
     if not files:
         return invocation
     typed, others = _split(invocation.overrides)

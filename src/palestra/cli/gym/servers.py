@@ -72,4 +72,4 @@ async def _make_all(config: ResolvedConfig) -> None:
 def packages(invocation: Invocation, overrides: list[str]) -> int:
     """List the packages of a server's Python environment; exit code 1 when it is not made yet."""
     as_json = ["+format=json"] if invocation.json else []
-    return ng_pip_list([*overrides, *as_json])
+    return ng_pip_list([*overrides, *as_json], hint="--resources-server my_env")

@@ -265,7 +265,7 @@ class Queue:
         SIGTERM at the limit, then SIGKILL.
         """
         limit_s = seconds_of(job.time_limit) if job.time_limit else math.inf
-        due = [(limit_s - job.signal_s, signal.SIGUSR1), *_ending(limit_s)]
+        due = [(limit_s - job.warning_s, signal.SIGUSR1), *_ending(limit_s)]
         began = time.monotonic()
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):

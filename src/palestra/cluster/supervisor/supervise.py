@@ -245,7 +245,7 @@ class Supervision:
                         "drained", DRAINED, "the time limit is near, and it was not ready"
                     )
                 self._context.say("the time limit is near: no further rollouts are started")
-                self._main.drain(self._context.task.job.signal_s)
+                self._main.drain(self._context.task.job.warning_s)
             self._main.look()
             self._tell_state()
             time.sleep(LOOK_EVERY_S)
