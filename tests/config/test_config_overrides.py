@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.config import OverrideAction, OverrideRules, apply_overrides, parse_overrides
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 
 
 def applied(tree: dict, *overrides: str, strict_add: bool = False) -> dict:
@@ -82,6 +82,14 @@ def test_changing_a_new_key_adds_it_unless_additions_are_strict() -> None:
     with pytest.raises(ConfigError, match=r"to add it, write \+new=") as caught:
         applied({"old": 1}, "old=2", "new=1", strict_add=True)
     assert "old" not in caught.value.message
+    assert "+new=" in caught.value.hint  # it resembles no key, so there is nothing to correct
+
+
+def test_a_new_key_that_resembles_another_is_explained_as_misspelt() -> None:
+    with pytest.raises(ConfigError, match="num_repeats") as caught:
+        applied({"num_repeats": 1}, "num_repeat=2", strict_add=True)
+
+    assert caught.value.hint == ""
 
 
 def test_strict_additions_hold_for_config_paths_too(world: World) -> None:
@@ -90,15 +98,50 @@ def test_strict_additions_hold_for_config_paths_too(world: World) -> None:
         world.load("config_paths=[a.yaml]", rules=OverrideRules(strict_add=True))
 
 
+@pytest.mark.parametrize("first", ["+", "", "++"])
+def test_a_key_that_is_added_twice_is_refused(first: str) -> None:
+    with pytest.raises(ConfigError, match=r"\+num_repeats is there twice"):
+        parse_overrides([f"{first}num_repeats=4", "+limit=1", "+num_repeats=6"])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("+a=1", "++a=2"),
+        ("+a=1", "+a=1"),
+        ("+a=1", "~a", "+a=2"),
+        ("+a={b: 1}", "+a={c: 2}"),
+        ("+config_paths=[a.yaml]", "+config_paths=[b.yaml]"),
+    ],
+)
+def test_overrides_of_one_key_that_lose_nothing_are_accepted(texts: tuple[str, ...]) -> None:
+    assert len(parse_overrides(texts)) == len(texts)
+
+
 def test_all_overrides_that_cannot_be_parsed_are_listed_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_overrides(["a=[", "good=1", "no_equals", "b=x,y", "g/roup=1"])
 
     message = caught.value.message
     assert message.startswith("4 problems")
-    for part in ("'a=['", "no_equals=<value>", "b=[a,b]", "'g/roup'"):
+    for part in ("'a=['", "no_equals=<value>", "b=[x,y]", "'g/roup'"):
         assert part in message
     assert "good" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("+config_paths=a.yaml,b.yaml", "write a list: '+config_paths=[a.yaml,b.yaml]'"),
+        ("config_paths=a.yaml,b.yaml", "write a list: '+config_paths=[a.yaml,b.yaml]'"),
+        ("++tags=a,b", """write a list: '++tags=[a,b]', or one text: '++tags="a,b"'"""),
+    ],
+)
+def test_values_with_commas_are_shown_as_the_list_to_type(text: str, advice: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_overrides([text])
+
+    assert caught.value.message.endswith(advice)
 
 
 @pytest.mark.parametrize("word", ["--max-steps=3", "--max-steps"])
@@ -144,12 +187,22 @@ def test_hydras_own_settings_are_ignored_with_a_warning(world: World) -> None:
 
 def test_an_unknown_top_level_override_is_a_warning_with_the_nearest_name(world: World) -> None:
     config = world.load(
-        "+polcy_model_name=x", "+limit=3", "+policy_api_key=k", rules=OverrideRules(known=["limit"])
+        "+polcy_name=x", "+limit=3", "+policy_api_key=k", rules=OverrideRules(known=["limit"])
     )
 
     (warning,) = config.warnings
-    assert "polcy_model_name" in warning
+    assert "polcy_name" in warning
     assert "'policy_model_name'" in warning
+
+
+def test_an_override_by_another_name_of_a_setting_is_an_error(world: World) -> None:
+    rules = OverrideRules(known=["go_on"], aliases={"resume": "go_on"})
+
+    with pytest.raises(ConfigError) as caught:
+        world.load("+resume=true", rules=rules)
+
+    assert caught.value.cause == KnownCause.MISSPELT_SETTING
+    assert "+go_on=" in caught.value.hint
 
 
 def test_an_override_that_an_interpolation_or_directive_refers_to_is_not_unknown(

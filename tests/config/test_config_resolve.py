@@ -4,7 +4,7 @@ import pytest
 from config_world import FLEET, POLICY, World
 
 from palestra.config.resolve import resolve
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, KnownCause
 
 
 def test_interpolations_become_plain_values() -> None:
@@ -141,3 +141,14 @@ def test_only_what_is_required_must_have_a_value() -> None:
         "1 setting has no value:",
         "  used.a needs lost: ++lost=<value>",
     ]
+
+
+def test_an_empty_policy_setting_counts_as_missing_and_is_named() -> None:
+    tree = {"m": {"url": "${policy_base_url}", "other": "${mine}"}, "policy_base_url": None}
+
+    with pytest.raises(ConfigError) as caught:
+        resolve({**tree, "mine": None})
+
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.cause) == ("m.url", KnownCause.MISSING_VALUE)
+    assert "policy_base_url, which is empty" in problem.message

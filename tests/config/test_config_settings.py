@@ -9,7 +9,7 @@ from config_world import World
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from palestra.config import InstanceConfig, ServerRef, ServerType, settings_from
-from palestra.errors import ConfigError, KnownCause
+from palestra.errors import ConfigError, KnownCause, Problem
 
 
 class Inner(BaseModel):
@@ -37,6 +37,8 @@ class Settings(BaseModel):
 
 class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+    max_price: float = 1.0
 
 
 def instance(**settings: object) -> InstanceConfig:
@@ -110,6 +112,77 @@ def test_extra_values_fill_fields_that_the_model_has_and_settings_win() -> None:
     )
 
     assert (settings.port, settings.max_steps) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "slips"),
+    [
+        ({"max_prise": 5.0}, ["max_prise"]),
+        ({"max_prise": 5.0, "max_price": 2.0}, ["max_prise"]),
+        ({"max_prices": 5.0}, ["max_prices"]),
+        ({"max_prices": 5.0, "max_price": 2.0}, []),
+        ({"max_price_2": 5.0}, []),
+        ({"anything_else": 5.0}, []),
+    ],
+)
+def test_an_additional_key_that_looks_misspelt_is_refused(
+    settings: dict[str, float], slips: list[str]
+) -> None:
+    problems: tuple[Problem, ...] = ()
+    try:
+        settings_from(Open, instance(**settings))
+    except ConfigError as error:
+        problems = error.problems
+
+    assert [problem.key.rpartition(".")[2] for problem in problems] == slips
+    assert all(problem.cause is KnownCause.MISSPELT_SETTING for problem in problems)
+
+
+def test_a_misspelt_setting_of_a_servers_class_is_refused_with_its_file(world: World) -> None:
+    world.write("resources_servers/shop/app.py", "class Shop:\n    pass\n")
+    world.write("shop.yaml", "shop: {resources_servers: {shop: {max_prise: 5, mine: 1}}}")
+    loaded = world.load(config_paths=["shop.yaml"]).instance("shop")
+
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Open, loaded)
+
+    (problem,) = caught.value.problems
+    assert problem.key == "shop.resources_servers.shop.max_prise"
+    assert problem.message.startswith(str(world.cwd / "shop.yaml"))
+
+
+@pytest.mark.parametrize("file", ["shop/app.py", "shared_lib/base.py"])
+def test_an_additional_key_that_code_of_the_servers_has_is_accepted(
+    world: World, file: str
+) -> None:
+    world.write("resources_servers/shop/app.py", "class Shop:\n    pass\n")
+    world.write(f"resources_servers/{file}", "def price(config):\n    config.max_prise\n")
+    world.write("shop.yaml", "shop: {resources_servers: {shop: {max_prise: 5}}}")
+    loaded = world.load(config_paths=["shop.yaml"]).instance("shop")
+
+    assert settings_from(Open, loaded).model_extra == {"max_prise": 5}
+
+
+def test_an_additional_key_that_another_value_refers_to_is_accepted(world: World) -> None:
+    world.write("resources_servers/shop/app.py", "class Shop:\n    pass\n")
+    world.write(
+        "shop.yaml",
+        "shop: {resources_servers: {shop: {max_prise: 5, "
+        "most: '${shop.resources_servers.shop.max_prise}'}}}",
+    )
+    loaded = world.load(config_paths=["shop.yaml"]).instance("shop")
+
+    assert settings_from(Open, loaded).model_extra == {"max_prise": 5, "most": 5}
+
+
+def test_code_of_a_virtual_environment_makes_no_key_known(world: World) -> None:
+    world.write("resources_servers/shop/app.py", "class Shop:\n    pass\n")
+    world.write("resources_servers/shop/.venv/lib/other.py", "max_prise = 1\n")
+    world.write("shop.yaml", "shop: {resources_servers: {shop: {max_prise: 5}}}")
+    loaded = world.load(config_paths=["shop.yaml"]).instance("shop")
+
+    with pytest.raises(ConfigError, match="did you mean 'max_price'"):
+        settings_from(Open, loaded)
 
 
 def test_importing_the_package_imports_no_heavy_library(world: World) -> None:

@@ -17,6 +17,7 @@ standard library are imported by the functions that need them.
 
 from palestra.config.capture import CaptureSettings, capture_settings
 from palestra.config.compose import compose
+from palestra.config.domains import domain_problems
 from palestra.config.environment_files import (
     ENVIRONMENT_AGENT,
     ENVIRONMENT_FILE,
@@ -26,7 +27,7 @@ from palestra.config.environment_files import (
     is_environment_file,
 )
 from palestra.config.flags import Flag, flag
-from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, Domain
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
 from palestra.config.overrides import (
     Override,
@@ -40,20 +41,32 @@ from palestra.config.paths import (
     PACKAGE_ROOT,
     SERVER_TREES,
     SearchPaths,
+    did_you_mean_path,
     extra_roots,
+    nearest_file,
+    nearest_name,
     project_root,
     renamed,
     resolve_path,
     search_roots,
 )
 from palestra.config.ports import allocate_ports
-from palestra.config.problems import did_you_mean, nearest, raise_problems
+from palestra.config.problems import (
+    did_you_mean,
+    is_one_slip,
+    is_variant,
+    misspelt_as,
+    nearest,
+    raise_problems,
+    slip_of,
+)
 from palestra.config.redact import (
     MASK,
     Redactor,
     find_secrets,
     is_secret_name,
     mask_line,
+    masked_texts,
     redact,
     secrets_in,
 )
@@ -80,6 +93,7 @@ __all__ = [
     "SERVER_TREES",
     "CaptureSettings",
     "ConfigTree",
+    "Domain",
     "Flag",
     "InstanceConfig",
     "NamedFile",
@@ -97,6 +111,8 @@ __all__ = [
     "compose",
     "config_from_tree",
     "did_you_mean",
+    "did_you_mean_path",
+    "domain_problems",
     "dump_yaml",
     "environment_of",
     "environment_tree",
@@ -105,11 +121,17 @@ __all__ = [
     "find_secrets",
     "flag",
     "is_environment_file",
+    "is_one_slip",
     "is_secret_name",
+    "is_variant",
     "load_config",
     "mask_line",
+    "masked_texts",
+    "misspelt_as",
     "names_in_files",
     "nearest",
+    "nearest_file",
+    "nearest_name",
     "parse_overrides",
     "parse_yaml",
     "project_root",
@@ -121,5 +143,6 @@ __all__ = [
     "search_roots",
     "secrets_in",
     "settings_from",
+    "slip_of",
     "write_yaml",
 ]

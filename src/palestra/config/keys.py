@@ -1,5 +1,6 @@
 """The configuration keys that have a fixed meaning."""
 
+from enum import StrEnum
 from typing import Final
 
 from palestra.config.capture import CAPTURE_KEYS
@@ -66,6 +67,24 @@ FLEET_KEYS: Final = frozenset(
     }
 )
 """Keys of an instance that describe or control how it runs. All other keys are the server's own."""
+
+
+class Domain(StrEnum):
+    """The subject area of a resources server, such as math or coding."""
+
+    MATH = "math"
+    CODING = "coding"
+    AGENT = "agent"
+    KNOWLEDGE = "knowledge"
+    INSTRUCTION_FOLLOWING = "instruction_following"
+    LONG_CONTEXT = "long_context"
+    SAFETY = "safety"
+    GAMES = "games"
+    TRANSLATION = "translation"
+    E2E = "e2e"
+    RLHF = "rlhf"
+    OTHER = "other"
+
 
 PLACEMENTS: Final = ("embedded", "process", "remote")
 

@@ -1,9 +1,9 @@
 """Build a `ResolvedConfig` from the user's arguments."""
 
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,18 @@ from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
 from palestra.config.resolve import resolve
-from palestra.config.resolved import ResolvedConfig, ServerType
+from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerType
+from palestra.config.slips import override_slips, slips_in
 from palestra.config.sources import (
     CONFIG_PATHS,
     EnvironmentFile,
+    Source,
     paths_in,
     read_environment,
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain
+from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain, value_at
 from palestra.errors import ConfigError
 
 
@@ -70,6 +72,16 @@ def load_config(
     merged = _merge_sources(environment, extra_settings, paths, search_paths)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
+    slips = override_slips(
+        effective,
+        before=merged.tree,
+        after=overridden,
+        search_paths=search_paths,
+        rules=rules,
+    )
+    raise_problems(
+        (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
+    )
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
@@ -87,8 +99,11 @@ def load_config(
         raise_problems(unknown)
     return ResolvedConfig(
         tree=config.tree,
-        instances=config.instances,
-        sources=merged.files,
+        instances={
+            name: replace(instance, setting_files=_files_of(instance, merged.sources))
+            for name, instance in config.instances.items()
+        },
+        sources=tuple(source.path for source in merged.sources),
         warnings=(
             *merged.warnings,
             *compose_warnings,
@@ -98,6 +113,17 @@ def load_config(
             *_ignored(parsed),
         ),
     )
+
+
+def _files_of(instance: InstanceConfig, sources: Iterable[Source]) -> dict[str, Path]:
+    """Return the file that sets each setting of an instance; of several, the last one."""
+    at = (instance.name, instance.type.value, instance.implementation)
+    return {
+        key: source.path
+        for source in sources
+        if isinstance(block := value_at(source.tree, at), Mapping)
+        for key in block
+    }
 
 
 def names_in_files(
@@ -232,7 +258,7 @@ class _Merged:
     """All sources except the overrides, merged into one tree."""
 
     tree: dict[Any, Any]
-    files: tuple[Path, ...]
+    sources: tuple[Source, ...]
     warnings: tuple[str, ...]
 
 
@@ -254,7 +280,7 @@ def _merge_sources(
         # As a dump in the field shows it: what was asked for, not what those files include.
         tree = {CONFIG_PATHS: [path for path, _ in requests], **tree}
     all_warnings = (*warnings, *(environment.warnings if environment else ()))
-    return _Merged(tree, tuple(layer.path for layer in layers), all_warnings)
+    return _Merged(tree, tuple(layers), all_warnings)
 
 
 def _paths_of(overrides: Sequence[Override], *, strict_add: bool) -> tuple[str, ...]:

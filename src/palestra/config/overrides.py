@@ -7,24 +7,23 @@ Values also use Hydra's grammar: lists, dicts, quoted strings, null, `${interpol
 that nothing reads is usually a typing error: `unknown_overrides` reports it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from palestra.config.keys import RESERVED_KEYS
 from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import is_secret_name, mask_line
-from palestra.config.tree import ABSENT, assign, dotted, plain, remove, value_at
+from palestra.config.sources import CONFIG_PATHS
+from palestra.config.tree import ABSENT, COPY, MOVE, assign, dotted, leaves, plain, remove, value_at
 from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override as HydraOverride
-
-import re
-from collections.abc import Collection
-
-from palestra.config.keys import RESERVED_KEYS
-from palestra.config.tree import COPY, MOVE, leaves
 
 
 class OverrideAction(StrEnum):
@@ -58,8 +57,12 @@ class OverrideRules:
     """Whether `k=v` for a missing key is an error, as in Hydra. If false, `k=v` adds the key."""
     known: Collection[str] = ()
     """Top-level settings that the command itself reads."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Words that users type for a setting, such as the name of its flag, with that setting. They are
+    errors."""
     refuse_unknown: bool = False
-    """Whether an override that nothing reads is an error. If false, it is a warning."""
+    """Whether every override that nothing reads is an error. If false, one that is not similar to a
+    setting is a warning."""
 
 
 ANY_OVERRIDE: Final = OverrideRules()
@@ -77,9 +80,27 @@ def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
         if isinstance(override, str):
             problems.append(override)
         else:
+            problems += _added_twice(override, parsed)
             parsed.append(override)
     raise_problems(problems, hint="an override is key=value; quote values with , = or spaces")
     return tuple(parsed)
+
+
+def _added_twice(override: Override, earlier: Iterable[Override]) -> Iterator[str]:
+    """Yield a problem when `+key=value` adds a key that an earlier override has set otherwise.
+
+    Config files and mappings add up. `++key=value` is meant to replace.
+    """
+    if override.action is not OverrideAction.ADD or override.steps == (CONFIG_PATHS,):
+        return
+    same_key = [previous for previous in earlier if previous.steps == override.steps]
+    last = same_key[-1] if same_key else override
+    is_replaced = last.action is not OverrideAction.DELETE and last.value != override.value
+    if is_replaced and not isinstance(override.value, Mapping):
+        yield (
+            f"override +{override.key} is there twice, with two values; leave one out, or write "
+            f"++{override.key}=<value> to replace the first"
+        )
 
 
 def _hydra_parse(texts: Sequence[str]) -> "Iterator[HydraOverride | str]":
@@ -102,6 +123,8 @@ def _grammar_problem(text: str, reason: str) -> str:
     if key.startswith("-"):
         setting = key.lstrip("-").replace("-", "_")
         return f"{masked!r} is a flag, and overrides have none; write +{setting}=<value>"
+    if not equals and os.path.isfile(text):  # noqa: PTH113  # a long text is none
+        return f"{masked!r} is a file without a flag; several files of one flag are a quoted glob"
     if not equals:
         return f"override {masked!r} has no '='; write {name}=<value>, or ~{name} to delete it"
     if "=" in value:
@@ -112,7 +135,7 @@ def _grammar_problem(text: str, reason: str) -> str:
 
 
 def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
-    from hydra.core.override_parser.types import OverrideType
+    from hydra.core.override_parser.types import OverrideType, ValueType
 
     actions = {
         OverrideType.CHANGE: OverrideAction.CHANGE,
@@ -127,13 +150,30 @@ def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
     if parsed.package is not None or "/" in key or not all(steps):
         return f"override {mask_line(text)!r}: {key!r} is not a dotted path such as a.b.c"
     if parsed.is_sweep_override():
-        return (
-            f"override {mask_line(text)!r} is a sweep, which Palestra does not support; write a "
-            f"list as {key}=[a,b], or quote the text: '{key}=\"a,b\"'"
-        )
+        is_list = parsed.value_type is ValueType.SIMPLE_CHOICE_SWEEP
+        return _sweep_problem(text, is_list=is_list)
     bare = parsed.value_type is None
     value = ABSENT if bare else plain(parsed.value(), where=f"override {key}")
     return Override(actions[parsed.type], steps, value)
+
+
+def _sweep_problem(text: str, *, is_list: bool) -> str:
+    """Return what to write in place of a sweep, with the sign and the values as they were typed.
+
+    `is_list`: whether the sweep is values with commas between them.
+    """
+    masked = mask_line(text)
+    problem = f"override {masked!r} is a sweep, which Palestra does not support"
+    if not is_list:
+        return problem
+    key, _, values = masked.partition("=")
+    # Without a plus it is refused where a key must be there already.
+    key = f"+{key}" if key == CONFIG_PATHS else key
+    as_list = shlex.quote(f"{key}=[{values}]")
+    if key.endswith(CONFIG_PATHS) or '"' in values:
+        return f"{problem}; write a list: {as_list}"
+    as_text = shlex.quote(f'{key}="{values}"')
+    return f"{problem}; write a list: {as_list}, or one text: {as_text}"
 
 
 def is_hydra_key(key: str) -> bool:
@@ -168,9 +208,13 @@ def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
     if override.action is OverrideAction.DELETE:
         return _delete(tree, override, current)
     if strict_add and override.action is OverrideAction.CHANGE and current is ABSENT:
+        near = _near(tree, override)
         raise ConfigError(
-            f"{override.key}=… changes a key that is not in the config{_near(tree, override)}; "
+            f"{override.key}=… changes a key that is not in the config{near}; "
             f"to add it, write +{override.key}=…",
+            hint=""
+            if near
+            else f"write +{override.key}=…; --help lists the settings of the command",
             cause=KnownCause.MISSPELT_SETTING,
         )
     try:
@@ -222,13 +266,15 @@ def unknown_overrides(
     )
     unknown = dict.fromkeys(o.steps[0] for o in overrides if o.steps[0] not in fine)
     names = RESERVED_KEYS | set(known_keys) | set(instances)
-    return tuple(
-        Problem(
-            f"override {key!r} is not a setting and nothing refers to it{did_you_mean(key, names)}",
-            key=key,
-            cause=KnownCause.MISSPELT_SETTING,
-        )
-        for key in unknown
+    return tuple(unknown_override(key, did_you_mean(key, names)) for key in unknown)
+
+
+def unknown_override(key: str, suggestion: str) -> Problem:
+    """Return the problem of an override whose top-level key has no meaning."""
+    return Problem(
+        f"override {key!r} is not a setting and nothing refers to it{suggestion}",
+        key=key,
+        cause=KnownCause.MISSPELT_SETTING,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 from palestra.config.problems import nearest
 from palestra.errors import ConfigError, KnownCause
+from palestra.system import shown
 
 SERVER_TREES: Final = ("resources_servers", "responses_api_agents", "responses_api_models")
 """The folders of a project that contain the servers' folders."""
@@ -160,19 +161,31 @@ class SearchPaths:
 
 def nearest_file(path: Path) -> Path | None:
     """Return the existing file whose path is most similar to `path`, compared folder by folder."""
+    near = nearest_path(path)
+    return near if near is not None and near.is_file() else None
+
+
+def did_you_mean_path(path: Path) -> str:
+    """Return `"; did you mean x?"` for a path that does not exist; empty when none is similar."""
+    near = nearest_path(path)
+    return "" if near is None else f"; did you mean {shown(near)}?"
+
+
+def nearest_path(path: Path) -> Path | None:
+    """Return the existing file or folder whose path is most similar, compared folder by folder."""
     existing = Path(path.anchor)
     for part in path.parts[1:] if path.anchor else path.parts:
         if (existing / part).exists():
             existing /= part
             continue
-        near = _nearest_name(part, _names_in(existing))
+        near = nearest_name(part, _names_in(existing))
         if near is None:
             return None
         existing /= near
-    return existing if existing.is_file() else None
+    return existing
 
 
-def _nearest_name(name: str, names: Iterable[str]) -> str | None:
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
     """Return the most similar name; None when it is similar only by its suffix."""
     near = nearest(name, names)
     if near is None or Path(near).stem == Path(name).stem:

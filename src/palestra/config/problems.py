@@ -1,8 +1,16 @@
 """Report all problems of one step in one error, and suggest the nearest spelling of unknown names."""
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from palestra.errors import ConfigError, Problem
+
+_SLIP: Final = 0.85
+"""The least similarity of a slip: one or two letters of a usual name."""
+
+_MISSPELT: Final = 0.75
+"""The least similarity of a key to a setting that is required and missing."""
 
 
 def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -16,10 +24,63 @@ def nearest(word: str, words: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return close[0] if close else None
 
 
+def slip_of(word: str, words: Iterable[str]) -> str | None:
+    """Return the word of `words` that `word` is most likely meant to be; None when `word` may be a
+    name of its own. For places that accept any name.
+    """
+    return nearest(word, words, cutoff=_SLIP)
+
+
+def is_variant(word: str, near: str, *, plural: bool = False) -> bool:
+    """Whether two names differ by numbers, by a word of one letter, or by words before or after.
+
+    `plural`: whether a difference in the last `s` counts as well.
+    """
+    longer = word.startswith(f"{near}_") or word.endswith(f"_{near}")
+    return longer or _stem(word, plural=plural) == _stem(near, plural=plural)
+
+
+def is_one_slip(word: str, near: str, *, least_replaced: float = math.inf) -> bool:
+    """Whether one letter was left out, put in, or exchanged with the next.
+
+    A replaced letter may make another name: `f1_micro` and `f1_macro`, `top_a` and `top_n`.
+    `least_replaced`: the number of letters from which it is a slip, of the word of the name that has
+    it.
+    """
+    shorter, longer = sorted((word, near), key=len)
+    if len(longer) - len(shorter) == 1:
+        return any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
+    if len(longer) != len(shorter):
+        return False
+    differing = [at for at, pair in enumerate(zip(word, near, strict=True)) if len(set(pair)) > 1]
+    if len(differing) == 1:
+        ends = (near[: differing[0]].rpartition("_")[2], near[differing[0] :].partition("_")[0])
+        return sum(map(len, ends)) >= least_replaced
+    if len(differing) != 2:
+        return False
+    first, second = differing
+    return second == first + 1 and word[first : second + 1] == near[second] + near[first]
+
+
+def _stem(word: str, *, plural: bool) -> str:
+    import re
+
+    stem = re.sub(r"\d+|(?<=_)[a-z](?=_|$)", "", word).rstrip("_")
+    return stem.replace("_", "").rstrip("s") if plural else stem
+
+
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for appending to a message; empty when no word is similar."""
     near = nearest(word, words)
     return f"; did you mean {near!r}?" if near is not None else ""
+
+
+def misspelt_as(name: str, keys: Iterable[str]) -> str:
+    """Return the end of a message that the setting `name` is missing: the key that is most likely
+    meant to be it. Empty when no key is similar.
+    """
+    near = nearest(name, keys, cutoff=_MISSPELT)
+    return f"; {near!r} is set; did you mean {name!r}?" if near is not None else ""
 
 
 def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None:
@@ -30,8 +91,9 @@ def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None
         Problem(item, hint=hint) if isinstance(item, str) else item for item in problems
     )
     if len(all_problems) == 1:
+        (only,) = all_problems
         raise ConfigError(
-            all_problems[0].message, hint=hint, cause=all_problems[0].cause, problems=all_problems
+            only.message, hint=only.hint or hint, cause=only.cause, problems=all_problems
         )
     listed = "\n".join(f"  - {problem.message}" for problem in all_problems)
     message = f"{len(all_problems)} problems in the configuration:\n{listed}"

@@ -6,7 +6,7 @@ secret's value is masked everywhere else too.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 MASK: Final = "****"
@@ -211,6 +211,15 @@ class _Masking:
 def _like(value: Any, items: list[Any]) -> Any:
     kinds: tuple[type[Any], ...] = (tuple, frozenset, set)
     return next((kind(items) for kind in kinds if isinstance(value, kind)), items)
+
+
+def masked_texts(value: Any, mask: Callable[[str], str]) -> Any:
+    """Return a JSON value with `mask` applied to all its texts. Names of fields stay."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {name: masked_texts(inner, mask) for name, inner in value.items()}
+    return [masked_texts(inner, mask) for inner in value] if isinstance(value, list) else value
 
 
 def mask_line(line: str) -> str:

@@ -20,6 +20,8 @@ MISSING = "???"
 _KEY_NOT_FOUND = re.compile(r"Interpolation key '([^']*)' not found")
 _MANDATORY = re.compile(r"Missing mandatory value: (\S+)")
 _NOT_A_CONTAINER = re.compile(r"Error trying to access (\S+): node")
+_NEEDED = re.compile(r"\s*\$\{(policy_base_url|policy_model_name)\}\s*")
+"""Settings of `env.yaml` that a model server never does without: a line without a value is no value."""
 _ENVIRONMENT = re.compile(r"Environment variable '([^']*)' not found")
 
 
@@ -31,6 +33,8 @@ class Missing:
     key: str
     environment: bool = False
     """Whether `key` is an environment variable, not a setting."""
+    is_empty: bool = False
+    """Whether `key` is in a file, but without a value."""
 
     def within(self, entries: Collection[str]) -> bool:
         """Whether the setting lies below one of these top-level entries."""
@@ -40,6 +44,8 @@ class Missing:
         if self.environment:
             return f"{self.path} needs the environment variable {self.key}: export {self.key}=…"
         needs = "has no value" if self.key == self.path else f"needs {self.key}"
+        if self.is_empty:
+            needs += ", which is empty"
         return f"{self.path} {needs}: ++{self.key}=<value>"
 
 
@@ -127,7 +133,7 @@ class _Resolver:
         for step in steps[:-1]:
             parent = parent[step]
         try:
-            return _plain_value(parent, steps[-1])
+            value = _plain_value(parent, steps[-1])
         except OmegaConfBaseException as failure:
             missing = self._missing_from(failure, text, steps)
             if missing is None:
@@ -139,6 +145,10 @@ class _Resolver:
         except RecursionError:
             self.problems.append(f"{dotted(steps)}: the interpolation goes in a circle")
             return ""
+        if value is None and (reference := _NEEDED.fullmatch(text)):
+            self.missing.append(Missing(dotted(steps), reference[1], is_empty=True))
+            return ""
+        return value
 
     def _missing_from(self, failure: Exception, text: str, steps: Steps) -> Missing | None:
         message = str(failure)

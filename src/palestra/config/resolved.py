@@ -66,6 +66,8 @@ class InstanceConfig:
     """Every server reference in the settings, each once, in order."""
     folder: Path | None = None
     """The folder that holds the entrypoint; None for a remote instance."""
+    setting_files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
+    """The config file that each of the server's own settings comes from, where it is known."""
 
     @property
     def address(self) -> str:

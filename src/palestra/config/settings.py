@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from palestra.config.keys import FLEET_KEYS
-from palestra.config.problems import did_you_mean, raise_problems
+from palestra.config.own_keys import is_in_code, is_interpolated, misspelt_key
+from palestra.config.problems import did_you_mean, is_variant, misspelt_as, raise_problems, slip_of
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.resolved import InstanceConfig
 from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
+from palestra.system import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -31,15 +33,19 @@ def settings_from(
     `extra` are additional values from the caller, such as name, host and port. Those without a
     field in the model are ignored, and settings override them. One `ConfigError` lists all unknown,
     missing and invalid settings, and for unknown ones the nearest spelling and the valid names. A
-    model with `extra="allow"` accepts unknown keys.
+    model with `extra="allow"` accepts unknown keys, except those that are most likely misspelt.
     """
     from pydantic import ValidationError
 
     names = _input_names(model)
     applicable = {key: value for key, value in (extra or {}).items() if key in names}
     values = {**applicable, **instance.settings}
-    unknown = [] if model.model_config.get("extra") == "allow" else _unknown(model, values)
-    problems = [_unknown_problem(instance, (key,), names) for key in unknown]
+    unknown = _unknown(model, values)
+    if model.model_config.get("extra") == "allow":
+        problems = list(_slips(instance, unknown, names, _missing(model, values)))
+        unknown = []
+    else:
+        problems = [_unknown_problem(instance, (key,), names) for key in unknown]
     settings: ModelT | None = None
     try:
         settings = model.model_validate({k: v for k, v in values.items() if k not in unknown})
@@ -57,6 +63,47 @@ def settings_from(
 def _unknown(model: "type[BaseModel]", values: Mapping[str, Any]) -> list[str]:
     names = _input_names(model)
     return [key for key in values if key not in names]
+
+
+def _missing(model: "type[BaseModel]", values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the required fields without a value."""
+    fields = model.model_fields.items()
+    return frozenset(name for name, f in fields if f.is_required() and name not in values)
+
+
+def _slips(
+    instance: InstanceConfig,
+    keys: Sequence[str],
+    names: frozenset[str],
+    missing: frozenset[str],
+) -> Iterator[Problem]:
+    """Yield a problem for each key that is most likely a slip of a setting of the server's class.
+
+    No slip is a key with another number or a longer name, and one that the server's code has. The
+    problem of a `missing` setting names its own slip.
+    """
+    for key in keys:
+        near = slip_of(key, names)
+        if near is None or near in missing or _is_own_key(instance, key, near):
+            continue
+        yield misspelt_key(_path(instance, (key,)), near, instance.setting_files.get(key))
+
+
+def _file_of(instance: InstanceConfig, key: Any) -> str:
+    """Return the start of a message about a setting: its file, where it is known."""
+    file = instance.setting_files.get(key)
+    return "" if file is None else f"{shown(file)}: "
+
+
+def _is_own_key(instance: InstanceConfig, key: str, near: str) -> bool:
+    if is_variant(key, near) or (near in instance.settings and is_variant(key, near, plural=True)):
+        return True
+    folder = instance.folder
+    if folder is not None and folder.parent.name == instance.type:
+        folder = folder.parent  # the class may extend one of another server
+    return is_interpolated(key, {*instance.setting_files.values()}) or (
+        folder is not None and is_in_code(key, (folder,))
+    )
 
 
 def _input_names(model: "type[BaseModel]") -> frozenset[str]:
@@ -82,8 +129,9 @@ def _unknown_problem(
 ) -> Problem:
     # Beside its own settings an instance has those of every instance, which the fleet reads.
     valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
+    suggestion = did_you_mean(str(steps[-1]), valid)
     return Problem(
-        f"{_where(instance, steps)} is not a setting{did_you_mean(str(steps[-1]), valid)} "
+        f"{_file_of(instance, steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
         f"(valid: {', '.join(sorted(valid)) or 'none'})",
         key=_path(instance, steps),
         cause=KnownCause.MISSPELT_SETTING,
@@ -94,7 +142,9 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     steps = error["loc"]
     path = _path(instance, steps)
     if error["type"] == "missing":
-        message = f"{_where(instance, steps)} is required: ++{path}=<value>"
+        others = set(instance.settings) - _input_names(model) if len(steps) == 1 else ()
+        slip = misspelt_as(str(steps[-1]), others)
+        message = f"{_where(instance, steps)} is required: ++{path}=<value>{slip}"
         return Problem(message, key=path, cause=KnownCause.MISSING_VALUE)
     if error["type"] == "extra_forbidden":
         inner = _model_at(model, steps[:-1])

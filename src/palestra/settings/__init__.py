@@ -13,6 +13,8 @@ from palestra.settings.base import (
     Settings,
     args_from,
     existing_path,
+    existing_paths,
+    flags_of,
     is_bound,
     is_typed,
     range_text,
@@ -28,6 +30,7 @@ from palestra.settings.cluster import (
     MergeRunsArgs,
     MergeShardsArgs,
     ModelServer,
+    RetryFailedArgs,
     RolloutOptions,
     RunStatusArgs,
     Time,
@@ -64,7 +67,8 @@ from palestra.settings.hub import (
     HubDownload,
     HubUpload,
 )
-from palestra.settings.loading import COMMAND_SETTINGS, load
+from palestra.settings.loading import COMMAND_SETTINGS, load, settings_by_flag
+from palestra.settings.parameters import misspelt_parameters, not_a_parameter
 from palestra.settings.runs import (
     AggregateArgs,
     CompareArgs,
@@ -140,6 +144,7 @@ __all__ = [
     "PrepareArgs",
     "ProfileArgs",
     "RenderArgs",
+    "RetryFailedArgs",
     "ReverifyArgs",
     "RolloutOptions",
     "RunArgs",
@@ -165,10 +170,15 @@ __all__ = [
     "config_list",
     "datasets_of",
     "existing_path",
+    "existing_paths",
+    "flags_of",
     "is_bound",
     "is_typed",
     "load",
+    "misspelt_parameters",
+    "not_a_parameter",
     "parse_numbers",
     "range_text",
     "sentence_of",
+    "settings_by_flag",
 ]

@@ -3,15 +3,17 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape, has_magic
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from palestra.config import PACKAGE_ROOT, ConfigTree, Flag, flag, resolve_path
 from palestra.errors import ConfigError
+from palestra.system import matching_files
 
 Args = TypeVar("Args", bound=BaseModel)
 HOW_TO_GIVE: Final = "give a setting by its flag, as +name=value, or as a line of env.yaml"
@@ -122,10 +124,12 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> SettingProblem:
     if not steps:
         return SettingProblem("", (), error["msg"].removeprefix("Value error, "))
     name = ".".join(str(part) for part in steps)
-    flags = _flags_of(model, steps)
+    flags = flags_of(model, str(steps[0]))
     if error["type"] == "missing":
         return SettingProblem(name, flags, "is required", is_missing=True)
     sentence = _sentence(model, error)
+    if isinstance(value, Path):
+        value = str(value)
     if repr(value) not in sentence:
         sentence = f"{sentence}, got {value!r}"
     return SettingProblem(name, flags, sentence)
@@ -188,16 +192,35 @@ def range_text(limits: Mapping[str, float | None]) -> str:
     return " and ".join(f"{_RANGE_WORDS[name]} {limit}" for name, limit in texts.items())
 
 
-def _flags_of(model: type[BaseModel], steps: tuple[int | str, ...]) -> tuple[str, ...]:
+def flags_of(model: type[BaseModel], name: str) -> tuple[str, ...]:
     """Return the flags of a setting; empty when the setting is not a flag."""
-    field = model.model_fields.get(str(steps[0]))
+    field = model.model_fields.get(name)
     if field is None or not field.description:
         return ()
     spelled = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
     if spelled.argument:
         return ()
-    names = spelled.names or (f"--{str(steps[0]).replace('_', '-')}",)
+    names = spelled.names or (f"--{name.replace('_', '-')}",)
     return tuple(name for text in names for name in text.split("/"))
+
+
+def named_as_rows(value: Any) -> Any:
+    """Refuse another name than of JSON lines: the run's other files are found by its stem."""
+    from palestra.schema import bare_name
+
+    if not isinstance(value, str | Path):
+        return value  # of no path: the type itself refuses it
+    path = Path(value)
+    if Path(bare_name(path)).suffix != ".jsonl":
+        example = str(path.with_suffix(".jsonl") if path.suffix else path / "rollouts.jsonl")
+        raise PydanticCustomError(
+            "rows", "should end with .jsonl, such as {example}", {"example": example}
+        )
+    return value
+
+
+OF_ROWS: Final = BeforeValidator(named_as_rows)
+"""Part of the type of an output of rollouts: its name must end with `.jsonl`."""
 
 
 def existing_path(path: str) -> Path:
@@ -205,3 +228,19 @@ def existing_path(path: str) -> Path:
     package, the path in the package.
     """
     return resolve_path(path, Path.cwd(), PACKAGE_ROOT)
+
+
+def existing_paths(path: str | Path, folder: Path | None = None) -> tuple[Path, ...]:
+    """Return the files that match, when `path` is a glob; only `existing_path` of any other path,
+    and of a glob that matches nothing.
+
+    `folder`: where relative paths begin, instead of the places of `existing_path`.
+    """
+    pattern = Path(path)
+    resolved = existing_path(str(path))
+    if folder is not None:
+        resolved = folder / pattern.expanduser()
+        pattern = Path(escape(str(folder))) / pattern.expanduser()
+    if resolved.exists() or not has_magic(str(path)):
+        return (resolved,)
+    return tuple(match.absolute() for match in matching_files(pattern)) or (resolved,)

@@ -174,7 +174,7 @@ class RolloutOptions(JobOptions):
     config_paths: Annotated[
         tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
     ] = Field(min_length=1, description="Config files, with commas or repeated.")
-    input_file: Line = Field(description="One task a line, JSON.")
+    input_file: Line = Field(description="One task a line, JSON: a file or a quoted glob.")
     output_dir: Line = Field(description="A folder for all files of the run.")
     agent_name: str | None = Field(default=None, description="For rows without agent_ref.")
     num_random_seeds: int | None = Field(default=None, description="So many seeds.")
@@ -347,10 +347,20 @@ class CommandOptions(JobOptions):
 
 
 class FollowArgs(JsonArgs):
-    """The arguments of `cluster retry-failed` and `cancel`."""
+    """The arguments of `cluster cancel`."""
 
     run: Annotated[str, Flag(metavar="RUN", argument=True)] = Field(
         description="The run's output folder, or its name."
+    )
+
+
+class RetryFailedArgs(FollowArgs):
+    """The arguments of `cluster retry-failed`."""
+
+    time: Time | None = Field(
+        default=None,
+        description="Another time limit for the jobs of the shards, as Slurm writes it; "
+        "default: the one that they had.",
     )
 
 

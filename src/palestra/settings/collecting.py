@@ -4,6 +4,7 @@ validation.
 
 import math
 from collections.abc import Mapping
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -19,7 +20,14 @@ from pydantic_core import PydanticCustomError
 
 from palestra.config import ResolvedConfig, flag, is_environment_file, parse_overrides
 from palestra.errors import ConfigError, KnownCause
-from palestra.settings.base import Settings, existing_path, of_key, sentence_of
+from palestra.settings.base import (
+    Settings,
+    existing_path,
+    existing_paths,
+    named_as_rows,
+    of_key,
+    sentence_of,
+)
 from palestra.settings.collection import (
     AUTO,
     OTHER_AGENTS,
@@ -28,6 +36,7 @@ from palestra.settings.collection import (
     InputFile,
     Share,
 )
+from palestra.settings.parameters import misspelt_parameters
 
 NO_END: Final = frozenset({"none", "null", "never"})
 """Texts that turn a limit off, like 0."""
@@ -156,7 +165,9 @@ class CollectArgs(RunArgs):
         default=None, description="Without --input: the configs' datasets of this type."
     )
     input_jsonl_fpath: Annotated[str | None, flag("--input", "-i")] = Field(
-        default=None, validate_default=True, description="Tasks, one JSON row a line."
+        default=None,
+        validate_default=True,
+        description="Tasks, one JSON row a line: a file or a quoted glob.",
     )
     output_jsonl_fpath: Annotated[str, flag("--output", "-o")] = Field(
         description="Where scored rows go (.jsonl)."
@@ -198,6 +209,12 @@ class CollectArgs(RunArgs):
             raise PydanticCustomError("missing", "Field required")
         return value
 
+    @field_validator("output_jsonl_fpath")
+    @classmethod
+    def _is_of_rows(cls, value: str) -> str:
+        named_as_rows(value)
+        return value
+
     @field_validator("responses_create_params")
     @classmethod
     def _can_be_asked(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -210,6 +227,10 @@ class CollectArgs(RunArgs):
             details = error.errors(include_url=False)[0]
             key = ".".join(str(step) for step in details["loc"])
             raise of_key(key, sentence_of(details), details["input"]) from None
+        for name, near in misspelt_parameters(value.keys()).items():
+            raise of_key(
+                name, f"is no parameter of a request (did you mean {near!r}?)", value[name]
+            )
         for name, (lowest, highest) in _PARAMETER_RANGES.items():
             number = value.get(name)
             if number is not None and not lowest <= float(number) <= highest:
@@ -258,8 +279,19 @@ class CollectArgs(RunArgs):
         return CollectSettings(**values)
 
     def _inputs(self, config: ResolvedConfig) -> tuple[InputFile, ...]:
+        from palestra.schema import RunPaths
+
         if self.input_jsonl_fpath:
-            return (InputFile(existing_path(self.input_jsonl_fpath)),)
+            files = existing_paths(self.input_jsonl_fpath)
+            if has_magic(self.input_jsonl_fpath):
+                run = RunPaths(Path(self.output_jsonl_fpath).absolute())
+                files = tuple(file for file in files if not run.owns(file))
+            if not files:
+                raise ConfigError(
+                    f"{self.input_jsonl_fpath} matches only files of the run that it would write",
+                    hint="write the output into another folder, or name the tasks more exactly",
+                )
+            return tuple(map(InputFile, files))
         dataset_files = datasets_of(config, self.split or "")
         if not dataset_files:
             raise ConfigError(

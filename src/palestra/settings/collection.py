@@ -131,6 +131,8 @@ class CollectSettings:
     """The options that continue this run, as its user types them. `{}`: the output."""
     command: str = ""
     """The command or the Python call that starts the run, without secrets. It is recorded."""
+    source_files: tuple[Path, ...] = ()
+    """The user's files of rows, when the command makes the input of them."""
 
     def prompt_of(self, source: InputFile) -> Path | None:
         """Return the prompt template for the rows of an input file, or None."""

@@ -35,7 +35,9 @@ class PrepareArgs(Settings):
 class RenderArgs(Settings):
     """The arguments of `render-prompts` and `ng_materialize_prompts`."""
 
-    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(description="The JSONL file.")
+    input_jsonl_fpath: Annotated[str, flag("--input", "-i")] = Field(
+        description="Rows (JSONL): a file or a quoted glob."
+    )
     prompt_config: Annotated[str, flag("--prompt")] = Field(
         description="A template (YAML: user, system) with {field}s."
     )
@@ -58,7 +60,7 @@ class ImportArgs(Settings):
     """The arguments of `dataset import`."""
 
     source: Annotated[str, Flag(metavar="FILE|hf:REPO", argument=True)] = Field(
-        description="CSV, TSV, JSON, JSONL or Parquet; or a repository."
+        description="CSV, TSV, JSON, JSONL or Parquet: a file or a quoted glob; or a repository."
     )
     maps: Annotated[tuple[str, ...], flag("--map")] = Field(
         default=(), description="FIELD=COLUMN: a field of the rows, and where it comes from."

@@ -1,26 +1,36 @@
 """Loads the configuration of a command. It may also contain settings of other commands."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from palestra.config import ConfigTree, OverrideRules, ResolvedConfig, load_config
+from palestra.settings.base import flags_of
 from palestra.settings.collecting import CollectArgs
 from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
 from palestra.settings.hub import GitlabDownload, GitlabUpload, HubDownload, HubUpload
 from palestra.settings.runs import AggregateArgs, ProfileArgs
 
-COMMAND_SETTINGS = frozenset(
+COMMAND_MODELS: Final[tuple[type[BaseModel], ...]] = (
+    CollectArgs,
+    ProfileArgs,
+    AggregateArgs,
+    PrepareArgs,
+    RenderArgs,
+    BenchmarkArgs,
+    HubUpload,
+    HubDownload,
+    GitlabUpload,
+    GitlabDownload,
+    NetworkSettings,
+)
+"""The settings of the commands that load a configuration."""
+COMMAND_SETTINGS: Final = frozenset(
     {
-        *CollectArgs.model_fields,
-        *ProfileArgs.model_fields,
-        *AggregateArgs.model_fields,
-        *PrepareArgs.model_fields,
-        *RenderArgs.model_fields,
-        *BenchmarkArgs.model_fields,
-        *HubUpload.model_fields,
-        *HubDownload.model_fields,
-        *GitlabUpload.model_fields,
-        *GitlabDownload.model_fields,
-        *NetworkSettings.model_fields,
+        *(name for model in COMMAND_MODELS for name in model.model_fields),
         "hf_token",
         "mlflow_tracking_uri",
         "mlflow_tracking_token",
@@ -41,6 +51,28 @@ COMMAND_SETTINGS = frozenset(
 set of settings to several commands."""
 
 
+@cache
+def settings_by_flag() -> Mapping[str, tuple[str, FieldInfo]]:
+    """Return the setting of each flag: its name and its field. A flag of several settings is that of
+    the first model.
+    """
+    settings: dict[str, tuple[str, FieldInfo]] = {}
+    for model in COMMAND_MODELS:
+        for name, field in model.model_fields.items():
+            for flag in flags_of(model, name):
+                settings.setdefault(flag, (name, field))
+    return settings
+
+
+def _aliases() -> dict[str, str]:
+    """Return the settings by the names of their flags, as in `+resume=true`."""
+    return {
+        flag.lstrip("-").replace("-", "_"): name
+        for flag, (name, _) in settings_by_flag().items()
+        if flag.startswith("--")
+    }
+
+
 def load(
     overrides: list[str],
     *,
@@ -51,14 +83,17 @@ def load(
 ) -> ResolvedConfig:
     """Return the configuration of one command.
 
-    `ng`: overrides follow Hydra's rules, and unknown ones cause warnings instead of errors.
+    `ng`: overrides follow Hydra's rules, and an unknown one that is not similar to a setting causes a
+    warning instead of an error.
     `required`: the only instances whose settings must have values, because the command starts no
     others.
     """
     return load_config(
         overrides=overrides,
         extra=extra,
-        rules=OverrideRules(strict_add=ng, known=COMMAND_SETTINGS, refuse_unknown=not ng),
+        rules=OverrideRules(
+            strict_add=ng, known=COMMAND_SETTINGS, aliases=_aliases(), refuse_unknown=not ng
+        ),
         require_all=require_all,
         required=required,
     )

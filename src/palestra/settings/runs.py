@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from palestra.config import Flag, flag
-from palestra.settings.base import JsonArgs, Settings
+from palestra.settings.base import OF_ROWS, JsonArgs, Settings
 from palestra.settings.environments import ModelArgs, OwnSettings, pairs
 
 
@@ -22,7 +22,7 @@ class EvalArgs(ModelArgs, JsonArgs):
     input: Annotated[Path | None, flag("--input", "-i")] = Field(
         default=None,
         description="Tasks of your own instead of the environment's: .jsonl, .json, .csv, .tsv or "
-        ".parquet, also .gz and .zst.",
+        ".parquet, also .gz and .zst; or a quoted glob.",
     )
     limit: int | None = Field(default=None, ge=0, description="How many tasks; 0 runs none.")
     output: Annotated[Path | None, flag("--output", "-o")] = Field(
@@ -69,7 +69,7 @@ class AggregateArgs(Settings):
     """The arguments of `ng_aggregate_rollouts`."""
 
     input_glob: str | list[str]
-    output_jsonl_fpath: str
+    output_jsonl_fpath: Annotated[str, OF_ROWS]
     merge_shards: bool = True
     allow_partial_rollouts: bool = False
 
@@ -84,7 +84,7 @@ class AggregateArgs(Settings):
 class MergeArgs(JsonArgs):
     """The arguments of `merge`."""
 
-    output: Annotated[Path, Flag(argument=True)] = Field(
+    output: Annotated[Path, OF_ROWS, Flag(argument=True)] = Field(
         description="Where the merged rows go (.jsonl)."
     )
     shards: Annotated[tuple[str, ...], Flag(metavar="SHARD...", argument=True)] = Field(
@@ -106,7 +106,8 @@ class DiagnoseArgs(JsonArgs):
         default=(), description="A further log to read: a command's, a server's, an endpoint's."
     )
     inputs: Annotated[tuple[Path, ...], flag("--input", "-i")] = Field(
-        default=(), description="The input file, to compare with; default the manifest's."
+        default=(),
+        description="The input file, or a quoted glob, to compare with; default the manifest's.",
     )
 
 
@@ -139,7 +140,7 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     rollouts: Annotated[Path, flag("--rollouts", "-r")] = Field(
         description="Scored rows of a run, its folder, or its failures file."
     )
-    output: Annotated[Path, flag("--output", "-o")] = Field(
+    output: Annotated[Path, OF_ROWS, flag("--output", "-o")] = Field(
         description="Where the new rows go (.jsonl)."
     )
     environment: Annotated[str | None, flag("--environment", "-e")] = Field(
@@ -149,7 +150,8 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     )
     inputs: Path | None = Field(
         default=None,
-        description="Materialized inputs or tasks, for fields that the rollouts lack.",
+        description="Materialized inputs or tasks, a file or a quoted glob, for fields that the "
+        "rollouts lack.",
     )
     limit: int | None = Field(default=None, ge=0, description="First n rows; 0 verifies none.")
     only: Annotated[tuple[RolloutName, ...], flag("--only", metavar="TASK:ROLLOUT")] = Field(
@@ -218,7 +220,9 @@ class SelectArgs(JsonArgs):
         description="Where the kept tasks go (.jsonl); without it, a preview.",
     )
     band: str | None = Field(
-        default=None, description="Pass rates to keep, both ends included: 0.1..0.9."
+        default=None,
+        description="Pass rates to keep, both ends included: 0.1..0.9. By default the tasks that "
+        "were solved sometimes, but not always.",
     )
     min_rollouts: int = Field(default=1, ge=1, description="Scored rollouts that a task must have.")
     max_tokens: float | None = Field(
@@ -233,6 +237,11 @@ class SelectArgs(JsonArgs):
     )
     solved_at: float = Field(
         default=1.0, description="From this reward on a rollout solved its task."
+    )
+    failed: bool = Field(
+        default=False,
+        description="Keep the tasks with a rollout that has no reward (a timeout, say), to collect "
+        "them again.",
     )
     overwrite: bool = Field(default=False, description="Replace what is at --out.")
 

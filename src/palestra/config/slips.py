@@ -1,0 +1,165 @@
+"""Find keys of config files and of overrides that look like slips of keys with a meaning.
+
+Config files may have keys of their own: values refer to them, or the code of a server reads them. So
+a key is a slip only when it is very similar to a key with a meaning, no value refers to it, and no
+code of the configured servers has it. Another number in the name, or a longer name, is a key of its
+own; in a file a plural is one, too.
+
+An override below a name that no file has makes a new instance. When the name is very similar to an
+instance of the files, it is a slip of that instance.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
+from palestra.config.overrides import (
+    Override,
+    OverrideAction,
+    OverrideRules,
+    mentioned_in,
+    unknown_override,
+)
+from palestra.config.own_keys import is_in_code, misspelt_key
+from palestra.config.paths import SearchPaths
+from palestra.config.problems import is_variant, slip_of
+from palestra.config.resolved import ServerType
+from palestra.config.sources import Source
+from palestra.config.tree import dotted, inherits, leaves
+from palestra.errors import KnownCause, Problem
+
+_TYPES: Final = tuple(server_type.value for server_type in ServerType)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A key of a config file. `steps`: where it is; `server`: the folder of the server whose key it
+    is, such as `resources_servers/mcqa`.
+    """
+
+    path: Path
+    steps: tuple[str, ...]
+    server: str = ""
+
+    @property
+    def word(self) -> str:
+        return self.steps[-1]
+
+
+def slips_in(
+    sources: Iterable[Source],
+    tree: Mapping[Any, Any],
+    search_paths: SearchPaths,
+    known_keys: Iterable[str] = (),
+) -> tuple[Problem, ...]:
+    """Return a problem for each key of the files that is most likely a slip.
+
+    `tree`: all sources merged, with overrides and before interpolation. `known_keys`: the top-level
+    settings of commands.
+    """
+    problems = []
+    top_level = RESERVED_KEYS | set(known_keys)
+    for key in (key for source in sources for key in _keys_of(source)):
+        names = FLEET_KEYS if key.server else top_level
+        near = None if key.word in names else slip_of(key.word, names)
+        if near is None or is_variant(key.word, near, plural=True):
+            continue
+        if _is_used(key.word, key.server, tree, search_paths):
+            continue
+        problems.append(misspelt_key(".".join(key.steps), near, key.path))
+    return tuple(problems)
+
+
+def override_slips(
+    overrides: Iterable[Override],
+    *,
+    before: Mapping[Any, Any],
+    after: Mapping[Any, Any],
+    search_paths: SearchPaths,
+    rules: OverrideRules,
+) -> tuple[Problem, ...]:
+    """Return a problem for each override whose first key is most likely a slip.
+
+    `before`: the files, merged; `after`: with the overrides, before interpolation.
+    """
+    names = RESERVED_KEYS | set(rules.known) | {str(name) for name in before}
+    fine = names | mentioned_in(after) | _referenced_in(after)
+    problems: dict[str, Problem] = {}
+    for override in overrides:
+        word = override.steps[0]
+        alias = rules.aliases.get(word)
+        near = None if word in fine else alias or slip_of(word, names)
+        if near is None or override.action is OverrideAction.DELETE:
+            continue
+        block, is_instance = after.get(word), _is_instance(before.get(near))
+        if inherits(block) or (_is_instance(block) and not is_instance):
+            continue  # a new instance
+        if alias is None and is_variant(word, near):
+            continue
+        if alias is None and not is_instance and _is_used(word, "", after, search_paths):
+            continue
+        problems.setdefault(word, _override_problem(override, near, is_instance=is_instance))
+    return tuple(problems.values())
+
+
+def _override_problem(override: Override, near: str, *, is_instance: bool) -> Problem:
+    word = override.steps[0]
+    suggestion = f"; did you mean {near!r}?"
+    corrected = override.action + dotted((near, *override.steps[1:]))
+    hint = f"write {corrected}=…; a name of your own needs to be less similar"
+    if not is_instance:
+        return replace(unknown_override(word, suggestion), hint=hint)
+    return Problem(
+        f"{override.action}{override.key}: no instance {word!r}{suggestion}",
+        hint=hint,
+        key=override.key,
+        cause=KnownCause.MISSPELT_SETTING,
+    )
+
+
+def _is_instance(block: Any) -> bool:
+    return inherits(block) or any(_servers_in(block))
+
+
+def _referenced_in(tree: Any) -> set[str]:
+    """Return the names in references between servers: `{type: …, name: …}`."""
+    return {leaf for steps, leaf in leaves(tree) if steps[-1] == "name" and isinstance(leaf, str)}
+
+
+def _keys_of(source: Source) -> Iterator[_Key]:
+    """Yield the keys of a file that are not names of instances, and the keys of its instances."""
+    for name, block in source.tree.items():
+        servers = list(_servers_in(block))
+        if not servers:
+            yield _Key(source.path, (str(name),))
+        for server, settings in servers:
+            for key in settings:
+                yield _Key(source.path, (str(name), *server.split("/"), str(key)), server)
+
+
+def _servers_in(block: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield the folder and the settings of each server in a top-level block."""
+    for server_type in _TYPES if isinstance(block, Mapping) else ():
+        implementations = block.get(server_type)
+        if isinstance(implementations, Mapping):
+            for name, settings in implementations.items():
+                yield f"{server_type}/{name}", settings if isinstance(settings, Mapping) else {}
+
+
+def _is_used(word: str, server: str, tree: Mapping[Any, Any], search_paths: SearchPaths) -> bool:
+    """Whether a value refers to a key, or the code of a server has its name.
+
+    `server`: the folder of the server whose key it is; empty for a top-level key.
+    """
+    if server:
+        servers = {server}
+        name = re.compile(rf"\b{re.escape(word)}\b")
+        values = (leaf for _, leaf in leaves(tree) if isinstance(leaf, str))
+        is_mentioned = any("${" in value and name.search(value) for value in values)
+    else:
+        servers = {server for block in tree.values() for server, _ in _servers_in(block)}
+        is_mentioned = word in mentioned_in(tree)
+    return is_mentioned or is_in_code(word, map(search_paths.resolve, servers))

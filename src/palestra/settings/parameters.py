@@ -1,0 +1,62 @@
+"""Find misspelt parameters of a request to a model."""
+
+from collections.abc import Collection
+from functools import cache, lru_cache
+from typing import Final
+
+from palestra.config import is_one_slip, is_variant, slip_of
+
+_OTHER_PARAMETERS: Final = frozenset(
+    {
+        "max_tokens",
+        "max_completion_tokens",
+        "min_tokens",
+        "top_k",
+        "min_p",
+        "seed",
+        "stop",
+        "logprobs",
+        "prompt_logprobs",
+        "models",
+        "mode",
+        "min_output_tokens",
+    }
+    | {"frequency_penalty", "presence_penalty", "repetition_penalty", "ignore_eos"}
+)
+"""Parameters that some endpoints have beside those of the Responses API."""
+
+_LEAST_LETTERS: Final = 4
+"""The length from which a word with one wrong letter is most likely misspelt."""
+
+
+def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
+    """Return the parameters of a request that are most likely misspelt, each with the parameter that
+    it resembles. Endpoints may have further parameters, which resemble none.
+    """
+    unknown = [name for name in names if name not in _known_names()]
+    slips = ((name, _near(name)) for name in unknown)
+    return {name: near for name, near in slips if near is not None and near not in names}
+
+
+def not_a_parameter(near: str) -> str:
+    """Return what is wrong with a parameter that resembles `near`, as the end of a sentence."""
+    return f"is no parameter of a request; did you mean {near!r}?"
+
+
+@lru_cache(maxsize=256)  # rows of one data set have the same names
+def _near(name: str) -> str | None:
+    plain_name = name.lower().replace("-", "_")
+    if plain_name in _known_names():
+        return plain_name
+    slips = (
+        p for p in sorted(_known_names()) if is_one_slip(name, p, least_replaced=_LEAST_LETTERS)
+    )
+    near = slip_of(name, _known_names()) or next(slips, None)
+    return None if near is None or is_variant(name, near) else near
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    from palestra.schema import ResponseCreateParams
+
+    return frozenset(ResponseCreateParams.model_fields) | _OTHER_PARAMETERS
