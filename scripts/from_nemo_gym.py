@@ -58,8 +58,19 @@ These modules are provided, unless the real package is installed:
 | `mcp_auto_exposure` | tools over MCP |
 | `sandbox` | sandboxes of the providers `docker`, `apptainer`, `local`, and your own |
 
-Two servers' modules are libraries too: `resources_servers.gymnasium`, and the converter in
-`responses_api_models.vllm_model.app`. A name that is missing is an error that names the nearest one.
+Three servers' modules are libraries too:
+
+| module | what is in it |
+|---|---|
+| `responses_api_agents.simple_agent.app` | `SimpleAgent`, `SimpleAgentConfig`, `SimpleAgentRunRequest`, `SimpleAgentVerifyRequest`, `SimpleAgentVerifyResponse`: subclass the agent and override `responses` or `run` |
+| `resources_servers.gymnasium` | `GymnasiumServer`, `extract_text`, the requests and responses of `/reset`, `/step` and `/verify` |
+| `responses_api_models.vllm_model.app` | `VLLMConverter` and what belongs to it |
+
+A name that is missing is an error that names a similar one, or what replaces it. The modules of other
+servers hold Palestra's own classes: subclass `nemo_gym`'s base classes instead. The command line's
+module `cli`, with `RunHelper`, is not here: `palestra.fleet.Fleet` starts servers from Python,
+[`palestra.collect`](../how-to/python.md) runs rows on them, and a trainer has a
+[`RolloutClient`](../topics/training.md).
 One default differs: an agent's `aggregate_metrics` asks its environment for the metrics, unless the
 agent has metrics of its own.
 """

@@ -18,7 +18,7 @@ from benchmarks import machine
 from benchmarks.http_client.driver import CLIENTS, Post
 from benchmarks.processes import Helper, helper
 from benchmarks.samples import table
-from palestra.fleet.sockets import raise_descriptor_limit
+from palestra.system import raise_descriptor_limit
 
 PACKAGE = "benchmarks.http_client"
 TITLES = {

@@ -13,7 +13,7 @@ import uvloop
 
 from benchmarks.rollout_overhead.fake_upstream import http_answer
 from benchmarks.rollout_overhead.payloads import FINAL_COMPLETION
-from palestra.fleet.sockets import raise_descriptor_limit
+from palestra.system import raise_descriptor_limit
 
 BACKLOG = 4096
 _ANSWER = http_answer(FINAL_COMPLETION)

@@ -2,7 +2,7 @@
 interpreter.
 """
 
-from palestra.cli.main import main
+from palestra.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Change, list[str]]] = {
     "the order of rows": (reversed_rows, ["the input rows differ"]),
     "limit": (given("--limit", "3"), ["rollouts requested: 4 -> 3"]),
     "num_repeats": (given("--num-repeats", "2"), ["num_repeats: 1 -> 2"]),
-    "seeds": (given("--num-repeats-add-seed"), ["num_repeats_add_seed: False -> True"]),
+    "seeds": (given("--num-repeats-add-seed"), ["num_repeats_add_seed: false -> true"]),
     "the model": (
         given("++policy_model_name=big"),
         ["servers.policy_model.settings.openai_model: 'tiny' -> 'big'"],
@@ -144,8 +144,8 @@ GOES_ON: dict[str, Change] = {
     "num_workers": given(f"++{ENVIRONMENT}.num_workers=2"),
     "placement": given(f"++{ENVIRONMENT}.placement=process"),
     "the name of the input file": lambda world: [
-        "--input",
-        str(shutil.copy(world.folder / "tasks.jsonl", world.folder / "same_tasks.jsonl")),
+        "++input_jsonl_fpath="
+        + str(shutil.copy(world.folder / "tasks.jsonl", world.folder / "same_tasks.jsonl")),
     ],
 }
 

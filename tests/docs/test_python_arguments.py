@@ -1,0 +1,83 @@
+"""The table of arguments in `docs/how-to/python.md` is that of the functions and of the flags."""
+
+import asyncio
+import inspect
+import re
+from operator import attrgetter
+from typing import Any
+
+import pytest
+import typer.main
+from documents import REPOSITORY
+
+import palestra
+from palestra.cli.main import app
+from palestra.errors import UnknownArgument
+
+COMMANDS = {
+    "evaluate": "eval",
+    "collect": "collect",
+    "compare": "compare",
+    "scores": "scores",
+    "merge": "merge",
+    "Run.rollouts": "",
+    "Run.profile": "profile",
+    "Run.select": "select",
+    "Run.reverify": "reverify",
+}
+"""The functions, and the command that each is."""
+
+
+def listed() -> list[tuple[list[str], list[str], list[str]]]:
+    """The functions, the arguments and the flags of each line of the table."""
+    text = (REPOSITORY / "docs/how-to/python.md").read_text().partition("## Arguments")[2]
+    lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| `")]
+    return [
+        (*(re.findall(r"`([^`]+)`", cells[at]) for at in (0, 1, 3)),)  # type: ignore[misc]
+        for cells in lines
+        if len(cells) == 4
+    ]
+
+
+@pytest.mark.source
+@pytest.mark.parametrize("function", COMMANDS)
+def test_the_arguments_of_a_function_are_listed(function: str) -> None:
+    names = set(inspect.signature(attrgetter(function)(palestra)).parameters) - {"self"}
+
+    assert {
+        name for functions, own, _ in listed() if function in functions for name in own
+    } == names
+
+
+@pytest.mark.source
+@pytest.mark.parametrize("function", COMMANDS)
+def test_the_flags_that_are_listed_are_those_of_the_command(function: str) -> None:
+    flags = {flag for functions, _, own in listed() if function in functions for flag in own}
+    command: Any = typer.main.get_command(app)
+    parameters = command.commands[COMMANDS[function]].params if flags else ()
+
+    assert flags <= {name for parameter in parameters for name in parameter.opts}
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "nearest"),
+    [
+        ("evaluate", "rollout_timeout", "'rollout_timeout_s'"),
+        ("acollect", "repeat", "'repeats'"),
+        ("compare", "metric", "'metrics'"),
+        ("Run.select", "learnability", "'by_learnability'"),
+    ],
+)
+def test_a_misspelt_argument_is_refused_with_the_nearest(
+    function: str, name: str, nearest: str
+) -> None:
+    with pytest.raises(UnknownArgument, match=nearest) as caught:
+        asyncio.run(attrgetter(function)(palestra)(**{name: 1}))
+
+    assert isinstance(caught.value, TypeError)
+    assert caught.value.argument == name
+
+
+def test_functions_that_are_awaited_are_known_as_such() -> None:
+    assert inspect.iscoroutinefunction(palestra.aevaluate)
+    assert not inspect.iscoroutinefunction(palestra.evaluate)
