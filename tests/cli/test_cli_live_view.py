@@ -22,7 +22,7 @@ def test_a_collection_on_a_terminal_shows_what_it_waits_for_and_keeps_its_last_s
     )
     try:
         pty.shows(" 60.0% ━")
-        pty.until(lambda: "policy_mode…" in pty.screen.text)
+        pty.until(lambda: "policy_mod…" in pty.screen.text)
         pty.resize(60, 20)
         pty.shows("3 of 5 done")
         released.set()

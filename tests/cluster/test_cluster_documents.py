@@ -37,20 +37,25 @@ def test_a_reader_with_a_slurm_of_their_own_gets_a_profile(tmp_path: Path) -> No
         "PALESTRA_STATE_DIR": str(tmp_path / "state"),
     }
 
+    printed = tmp_path / "printed"
     try:
-        done = subprocess.run(
-            ["bash", "-e", "-c", block("sh", "local-slurm up")],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=200,
-        )
+        with printed.open("wb") as file:
+            done = subprocess.run(
+                ["bash", "-e", "-c", block("sh", "local-slurm up")],
+                cwd=tmp_path,
+                env=env,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=200,
+            )
+    except subprocess.TimeoutExpired:
+        logs = [p.read_text() for p in sorted((tmp_path / "slurm").rglob("*.log"))]
+        pytest.fail("\n".join([printed.read_text(), *logs]))
     finally:
         down = [REPOSITORY / "tests/cluster/local-slurm", "down"]
         subprocess.run(down, env=env, capture_output=True, check=False, timeout=100)
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "rollouts expected 2 = scored 2 + failed 0" in done.stdout
+    assert done.returncode == 0, printed.read_text()
+    assert "rollouts expected 2 = scored 2 + failed 0" in printed.read_text()
     assert (tmp_path / "slurm" / "rollouts_reward_profiling.jsonl").exists()

@@ -110,7 +110,9 @@ def work(tmp_path: Path) -> Path:
         folder = tmp_path / "resources_servers" / name
         folder.mkdir(parents=True)
         (folder / "app.py").write_text(text)
-        (tmp_path / f"{name}.yaml").write_text(f"{name}: {{resources_servers: {{{name}: {{}}}}}}\n")
+        (tmp_path / f"{name}.yaml").write_text(
+            f"{name}: {{resources_servers: {{{name}: {{domain: other}}}}}}\n"
+        )
     return tmp_path
 
 
