@@ -232,13 +232,15 @@ def test_an_interrupted_call_ends_what_it_began_before_its_caller_goes_on() -> N
             # Of a thread that blocks there is no event.
             while sys._current_frames()[caller].f_code.co_name != "wait":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGUSR1)
-            await asyncio.Event().wait()
+            while True:  # a signal just before the thread blocks does not wake it
+                os.kill(os.getpid(), signal.SIGUSR1)
+                await asyncio.sleep(1)
         finally:
             await asyncio.sleep(0.05)
             happened.append("ended")
 
     def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGUSR1, interrupt)
