@@ -8,9 +8,8 @@ import typer
 
 from palestra.api import how_to_continue
 from palestra.cli.collecting import RESUME_OVERRIDES
-from palestra.cli.gym.commands import COMMANDS
 from palestra.cli.main import app
-from palestra.cli.spelling import command_words, takes_overrides, with_commands_of
+from palestra.programs import COMMANDS, command_words, takes_overrides, with_commands_of
 from palestra.settings import CollectSettings
 
 OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"

@@ -25,12 +25,12 @@ from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.profiling_commands import A_ROLLOUT, LOWEST
 from palestra.cli.recollecting import in_words_of_run
-from palestra.cli.spelling import command_words, takes_overrides, typed_program
 from palestra.cli.tables import MOST_MESSAGES, print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig, domain_problems, raise_problems
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
+from palestra.programs import command_words, takes_overrides, typed_program
 from palestra.rollouts import Collected, PreparedRun, discard_new_inputs, scored_keys
 from palestra.schema import (
     FAILURE_CLASS,

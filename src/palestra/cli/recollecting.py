@@ -10,10 +10,10 @@ from typing import Final
 
 from palestra.analysis import rollout_files, run_head
 from palestra.api import outputs_of
-from palestra.cli.gym.commands import EVAL as GYM_EVAL
-from palestra.cli.gym.grammar import HELP, JSON, VERBOSE, FlagKind
-from palestra.cli.spelling import PALESTRA, takes_overrides, with_flags_of
+from palestra.cli.gym.grammar import HELP, JSON, VERBOSE
 from palestra.errors import InputDataError
+from palestra.programs import EVAL as GYM_EVAL
+from palestra.programs import PALESTRA, FlagKind, takes_overrides, with_flags_of
 from palestra.schema import SELECT_FAILED, RunPaths, bare_name
 from palestra.settings import CollectArgs, EvalArgs, flags_of
 from palestra.system import shown
