@@ -43,6 +43,7 @@ OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
         ("gym", "--allow-partial profiles 3; --max-attempts 6", "--allow-partial profiles 3; +max_attempts=6"),
         ("ng_run", "palestra show a.jsonl 0:0 --json shows it; --resume tries 2", "palestra show a.jsonl 0:0 --json shows it; +resume_from_cache=true tries 2"),
         ("gym", "(--repeats 4) or --overwrite", "(--num-repeats 4) or +overwrite=true"),
+        ("ng_run", "use --repeats 4.", "use +num_repeats=4."),
         ("ng_run", "another --output, or --config FILE", "another +output_jsonl_fpath=FILE, or +config_paths=[FILE]"),
         ("ng_run", "vLLM: --max-model-len 8", "vLLM: --max-model-len 8"),
         ("ng", "(--patience SECONDS)", "(+patience=SECONDS)"),

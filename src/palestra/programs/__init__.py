@@ -1,7 +1,8 @@
-"""The programs by which users call Palestra: the commands of `gym`, and how the users of each program
-give settings.
+"""The programs by which users call Palestra: the commands of `gym`, how the users of each program
+give settings, and which program a recorded command calls.
 """
 
+from palestra.programs.collectors import collector_of, collector_program
 from palestra.programs.gym_commands import (
     COMMANDS,
     EVAL,
@@ -36,6 +37,8 @@ __all__ = [
     "GymFlag",
     "Selector",
     "actions_of",
+    "collector_of",
+    "collector_program",
     "command_at",
     "command_words",
     "has_flags",

@@ -29,7 +29,7 @@ _QUOTED_FLAGS: Final = re.compile(r"`(--[a-z][^`]*)`")
 _QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
 _NAMED_FLAG: Final = re.compile(
     r"(?<![\w-])(--[a-z][a-z-]*)\b"
-    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?![\w.])|auto\b|restart\b|-(?!\S)))?"
+    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?!\w|\.\w)|auto\b|restart\b|-(?!\S)))?"
 )
 """A flag in the middle of a sentence, and its value."""
 _CLAUSES: Final = re.compile(r"(; |\n)")
