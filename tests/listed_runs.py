@@ -37,15 +37,37 @@ def write_run(
     failures: Sequence[Mapping[str, Any]] = (),
     started_at: float = 0.0,
     shard: ShardOf | None = None,
+    command: str = "",
 ) -> Path:
-    """Write a run of one rollout per task, and return its output."""
+    """Write a run of one rollout per task, and return its output. `command`: what collected it."""
     folder.mkdir(parents=True)
     inputs = [materialized(task, 0, expected_answer=str(task)) for task in range(requested)]
     run = Run.write(folder, rollouts, inputs=inputs, failures=failures)
     manifest = Manifest("digest", SEMANTICS, requested, requested, "0.1.0", started_at=started_at)
     ended = {"scored": len(rollouts)} if len(rollouts) == requested else {}
-    replace(manifest, shard=shard).write(run.paths.manifest, ended_counts=ended)
+    replace(manifest, shard=shard, command=command).write(run.paths.manifest, ended_counts=ended)
     return run.paths.output
+
+
+COLLECTORS = {
+    "palestra collect --config c.yaml -o rollouts.jsonl": "--resume",
+    "gym eval run -o rollouts.jsonl": "--resume",
+    "ng_collect_rollouts +output_jsonl_fpath=rollouts.jsonl": "+resume_from_cache=true",
+}
+"""How the command that collected a run is typed to resume it."""
+
+
+def write_unfinished(folder: Path, command: str) -> Path:
+    """Write a run of which one rollout used all its attempts, and one has not ended."""
+    failures = [failure(1, "took 5 s", **_OUT_OF_ATTEMPTS)]
+    return write_run(folder, [answered(0, 1)], requested=3, failures=failures, command=command)
+
+
+_OUT_OF_ATTEMPTS = {
+    "_ng_failure_class": "timeout",
+    "retriable": True,
+    "hint": "--resume with a longer --rollout-timeout",
+}
 
 
 def answered(task: int, reward: float, text: str = "It is 4.", **fields: Any) -> dict[str, Any]:

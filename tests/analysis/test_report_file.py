@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from listed_runs import COLLECTORS, write_unfinished
 from packers import zstd
 from palestra.analysis import load_run, write_report
 from palestra.analysis.report.write import ENDING_BYTES
@@ -65,6 +66,35 @@ def test_a_profile_writes_the_report_beside_the_run(
     assert paths.report == tmp_path / "rollouts_report.html"
     assert paths.report.read_bytes().startswith(b"<!doctype html>")
     assert str(paths.report) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("collector", "resume"), COLLECTORS.items())
+def test_advice_is_for_the_program_that_collected_the_run(
+    tmp_path: Path, collector: str, resume: str
+) -> None:
+    output = write_unfinished(tmp_path / "a", collector)
+    path = tmp_path / "report.html"
+    write_report(load_run(None, output, allow_partial=True), path)
+    page = path.read_bytes()
+    [rollout] = blocks(page)["rollouts-1"]["rollouts"]
+    text = page.decode()
+
+    assert rollout["failure"]["hint"].startswith(f"{resume} with")
+    assert rollout["failure"]["remedy"].startswith(f"{resume} with a higher")
+    assert f"<b>What helps: </b>{resume} with" in text
+    assert f"the command that collected the run, with {resume}, runs 1" in text
+    assert ("--repeats 4" in text) is collector.startswith("palestra")
+
+
+def test_a_run_that_is_refused_has_advice_for_the_program_that_collected_it(
+    tmp_path: Path,
+) -> None:
+    output = write_unfinished(tmp_path / "a", "ng_collect_rollouts +config_paths=[c.yaml]")
+
+    with pytest.raises(InputDataError) as refusal:
+        load_run(None, output)
+
+    assert "with +resume_from_cache=true, runs 1" in refusal.value.hint
 
 
 def test_every_task_is_in_the_table_and_has_its_transcripts(tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ import pytest
 import typer
 
 import palestra
-from palestra.cli.gym.commands import COMMANDS
 from palestra.cli.main import app
-from palestra.cli.spelling import with_commands_of
 from palestra.config import RESERVED_KEYS
+from palestra.programs import COMMANDS, with_commands_of
 from palestra.settings import COMMAND_SETTINGS
 
 SOURCE = Path(palestra.__file__).parent

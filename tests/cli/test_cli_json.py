@@ -15,7 +15,7 @@ import typer
 from cli_world import FakeEndpoint, World
 
 import palestra
-from listed_runs import answered, failure, write_run
+from listed_runs import COLLECTORS, answered, failure, write_run, write_unfinished
 from palestra.cli.console import say_json, stdout_for_json
 from palestra.cli.main import app
 
@@ -123,6 +123,22 @@ def test_a_failed_run_has_a_document_too(runs: World) -> None:
 
     (counts,) = json.loads(done.out)["counts"].values()
     assert (done.code, counts["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("collector", "resume"), COLLECTORS.items())
+def test_advice_in_json_is_that_of_the_terminal(world: World, collector: str, resume: str) -> None:
+    write_unfinished(world.folder / "a", collector)
+    diagnosed = json.loads(world.run("palestra", "diagnose", "a", "--json").out)
+    rollout = document(world, "show", "a", "1:0")
+    [counts] = diagnosed["counts"].values()
+    printed = world.run("palestra", "diagnose", "a").out
+
+    assert f"{resume} with a higher" in counts["what_helps"]
+    assert f"what helps: {counts['what_helps']}" in printed
+    assert all(finding["next_action"] in printed for finding in diagnosed["findings"])
+    assert rollout["remedy"].startswith(resume)
+    assert rollout["attempts"][0]["hint"].startswith(f"{resume} with")
+    assert rollout["remedy"] in world.run("palestra", "show", "a", "1:0").out
 
 
 def test_wrong_input_has_no_document(runs: World) -> None:

@@ -8,9 +8,8 @@ import typer
 
 from palestra.api import how_to_continue
 from palestra.cli.collecting import RESUME_OVERRIDES
-from palestra.cli.gym.commands import COMMANDS
 from palestra.cli.main import app
-from palestra.cli.spelling import command_words, takes_overrides, with_commands_of
+from palestra.programs import COMMANDS, command_words, takes_overrides, with_commands_of
 from palestra.settings import CollectSettings
 
 OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
@@ -44,6 +43,7 @@ OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
         ("gym", "--allow-partial profiles 3; --max-attempts 6", "--allow-partial profiles 3; +max_attempts=6"),
         ("ng_run", "palestra show a.jsonl 0:0 --json shows it; --resume tries 2", "palestra show a.jsonl 0:0 --json shows it; +resume_from_cache=true tries 2"),
         ("gym", "(--repeats 4) or --overwrite", "(--num-repeats 4) or +overwrite=true"),
+        ("ng_run", "use --repeats 4.", "use +num_repeats=4."),
         ("ng_run", "another --output, or --config FILE", "another +output_jsonl_fpath=FILE, or +config_paths=[FILE]"),
         ("ng_run", "vLLM: --max-model-len 8", "vLLM: --max-model-len 8"),
         ("ng", "(--patience SECONDS)", "(+patience=SECONDS)"),

@@ -15,9 +15,9 @@ from hints_in_source import (
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
 from palestra.causes import SignatureTable
-from palestra.cli.gym.commands import COMMANDS
 from palestra.doctor.faults import entry_of, finding_of
 from palestra.errors import ConfigError, PalestraError
+from palestra.programs import COMMANDS
 
 TABLE = SignatureTable.load()
 CAUSE = re.compile(r"(?:infra|model|config|data|verifier|cache|throughput)\.[a-z]+(?:-[a-z]+)*")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from viewer_world import TOKEN, World, viewing
 
-from listed_runs import answered, failure, write_run
+from listed_runs import COLLECTORS, answered, failure, write_run, write_unfinished
 from palestra import api
 from palestra.analysis import RateBand, SelectionCriteria, TaskVerdict
 from palestra.engine import Accounting, Job
@@ -20,6 +20,7 @@ from palestra.schema import RolloutKey, RunPaths
 from palestra.viewer import Catalog, Viewer, find_places
 from palestra.viewer.access import Access
 from palestra.viewer.app import make_app
+from palestra.viewer.export import export
 from palestra.viewer.pages.differences import differences
 from profiled_runs import Run, materialized, scored
 
@@ -224,6 +225,41 @@ def test_failures_are_grouped_and_explained_as_diagnose_does(tmp_path: Path) -> 
     messages = tree["nodes"][0]["nodes"][0]["nodes"][0]["nodes"]
     assert [(m["name"], m["attempts"]) for m in messages] == [("no number", 2), ("another", 1)]
     assert [(row["task"], row["kept"]) for row in messages[0]["rows"]] == [(1, True), (2, False)]
+
+
+@pytest.mark.parametrize(("collector", "resume"), COLLECTORS.items())
+def test_advice_is_for_the_program_that_collected_the_run(
+    tmp_path: Path, collector: str, resume: str
+) -> None:
+    output = write_unfinished(tmp_path / "a", collector)
+    with viewing(output, cache=tmp_path / "cache") as world:
+        tree = world.get("/api/r/RUN/failures")
+        attempts = world.get("/api/r/RUN/t/1/0/attempts")
+        remarks = world.get("/api/r/RUN/figures")["figures"]["findings"]
+        times = world.get("/api/r/RUN/t/0/0/times")["absent"]
+    diagnosis = api.diagnose(str(output))
+
+    actions = [attempts["next_action"], tree["nodes"][0]["nodes"][0]["nodes"][0]["next_action"]]
+    assert all(action.startswith(f"{resume} with") for action in actions)
+    assert f"{resume} with a higher" in " ".join(remark["text"] for remark in remarks)
+    assert [f["next_action"] for f in tree["findings"]] == [
+        finding.next_action for finding in diagnosis.findings
+    ]
+    assert ("--json-events" in times) is collector.startswith("palestra")
+
+
+@pytest.mark.parametrize(("collector", "resume"), COLLECTORS.items())
+def test_an_export_has_advice_for_the_program_that_collected_the_run(
+    tmp_path: Path, collector: str, resume: str
+) -> None:
+    output = write_unfinished(tmp_path / "a", collector)
+    page = tmp_path / "page.html"
+    with viewing(output, cache=tmp_path / "cache") as world:
+        run = world.catalog.run(world.run_id)
+        rows = run.snapshot.rollouts.select("has:class")
+        export(run, run.snapshot, rows, page, query="", mask=str)
+
+    assert f"hint: {resume} with" in page.read_text()
 
 
 def test_the_tree_has_the_layer_and_the_cause_of_the_diagnosis(tmp_path: Path) -> None:

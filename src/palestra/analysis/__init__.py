@@ -5,6 +5,7 @@ write reports.
 frames.
 """
 
+from palestra.analysis.advice import advice_about
 from palestra.analysis.comparison.compare import comparison_of
 from palestra.analysis.comparison.pairing import (
     ComparedRun,
@@ -193,6 +194,7 @@ __all__ = [
     "TaskVerdict",
     "WordTerm",
     "absent_values",
+    "advice_about",
     "agent_metrics",
     "amount",
     "check_destination",

@@ -1,5 +1,5 @@
 """Joins the scanned files of a run into a frame; raises InputDataError when the files do not fit
-together. Does no I/O.
+together. Does no I/O, but for the manifest of a run that it refuses.
 """
 
 from array import array
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from palestra.analysis.advice import advice_about
 from palestra.analysis.frame import RequestedRollouts, RequestLabels, RunFrame, counts_by_name
 from palestra.analysis.joined import JoinedRun, joined_frame
 from palestra.analysis.scan import PARTIAL
@@ -172,7 +173,8 @@ def _refuse_missing(
     raise InputDataError(
         f"{len(missing)} of {len(requests)} rollouts are missing from {scanned.rollouts}{how}: "
         + _keys_text(join.inputs.take(missing), tasks),
-        hint=f"{PARTIAL} profiles the rollouts that exist; {unscored.what_helps()}",
+        hint=f"{PARTIAL} profiles the rollouts that exist; "
+        + advice_about(scanned.rollouts.files)(unscored.what_helps()),
     )
 
 

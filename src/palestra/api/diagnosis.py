@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.analysis import advice_about
 from palestra.api.doors import doors_of_agents
 from palestra.causes import SignatureTable
 from palestra.config import (
@@ -29,7 +30,8 @@ from palestra.settings import existing_paths, load
 def diagnose(
     run: str, *, inputs: Sequence[Path] = (), logs: Sequence[Path] = (), folder: Path | None = None
 ) -> Diagnosis:
-    """Return what went wrong with a run, without secrets.
+    """Return what went wrong with a run, without secrets, and what to do in the words of the program
+    that collected it.
 
     `run`: an output or its stem, a folder, a log, or a Slurm job. `inputs`: its input files or globs
     of them, if the run does not record them. `logs`: additional logs. `folder`: where relative paths
@@ -42,14 +44,15 @@ def diagnose(
     for path in input_files:
         if not path.is_file():
             raise missing_file(path)
-    return diagnose_run(
+    diagnosis = diagnose_run(
         run,
         folder=folder or Path.cwd(),
         table=SignatureTable.load(),
         sources=tuple(input_files),
         logs=tuple(logs),
         doors_of=request_models,
-    ).masked(secret_mask())
+    )
+    return diagnosis.masked(secret_mask()).with_advice(advice_about(run))
 
 
 _KEYS: Final = re.compile(

@@ -19,6 +19,7 @@ from palestra.analysis import (
     QueryError,
     WordTerm,
     absent_values,
+    advice_about,
     matches_query,
     parse_query,
 )
@@ -52,6 +53,7 @@ def read_rollouts(outputs: Sequence[Path]) -> Iterator[RolloutRecord]:
     are. `outputs`: the run's output, or those of its shards.
     """
     paths, meanings = [RunPaths(output) for output in outputs], FailureMeanings()
+    advice = advice_about(outputs)
     with contextlib.ExitStack() as files:
 
         def index(paths_of_kind: Sequence[Path]) -> dict[_Key, list[_Place]]:
@@ -69,7 +71,7 @@ def read_rollouts(outputs: Sequence[Path]) -> Iterator[RolloutRecord]:
         for key, (input_place, *_) in inputs.items():
             result = _row(results[key][0]) if key in results else None
             failed = [_row(failed_place) for failed_place in failures.get(key, ())]
-            yield record_of(_row(input_place), result, failed, meanings)
+            yield record_of(_row(input_place), result, failed, meanings, advice)
 
 
 @contextlib.contextmanager

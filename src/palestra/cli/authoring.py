@@ -12,7 +12,6 @@ from palestra.authoring import FolderReport, check_folder
 from palestra.cli.console import in_words_called, notice, say, say_json
 from palestra.cli.file_tests import FileSubject, file_subject, report_of_file
 from palestra.cli.guard import tell_guard
-from palestra.cli.spelling import command_words, typed_program
 from palestra.cli.tables import print_table
 from palestra.config import (
     PACKAGE_ROOT,
@@ -29,6 +28,7 @@ from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
 from palestra.errors import ConfigError, RunFailed, require_extra
 from palestra.fleet import assembled, build_server, server_client, starting_within
+from palestra.programs import command_words, typed_program
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,

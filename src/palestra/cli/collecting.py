@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal, Self
 
 from palestra import api
-from palestra.analysis import amount
+from palestra.analysis import advice_about, amount
 from palestra.api import FleetChoice, OwnFleet, find, how_to_continue, verified_by, with_file_rows
 from palestra.cli.console import (
     command_line,
@@ -24,13 +24,12 @@ from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.profiling_commands import A_ROLLOUT, LOWEST
-from palestra.cli.recollecting import in_words_of_run
-from palestra.cli.spelling import command_words, takes_overrides, typed_program
 from palestra.cli.tables import MOST_MESSAGES, print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
 from palestra.config import ConfigTree, ResolvedConfig, domain_problems, raise_problems
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
+from palestra.programs import command_words, takes_overrides, typed_program
 from palestra.rollouts import Collected, PreparedRun, discard_new_inputs, scored_keys
 from palestra.schema import (
     FAILURE_CLASS,
@@ -202,7 +201,7 @@ def report(
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
         hint=f"{failures.where(prepared.paths)}; "
-        + in_words_of_run(prepared.paths.output, failures.unscored.what_helps()),
+        + advice_about(prepared.paths.output)(failures.unscored.what_helps()),
     )
     return show_error(error)
 

@@ -18,8 +18,8 @@ import orjson
 
 from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
-from palestra.cli.spelling import has_flags, typed_program, with_commands_of
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
+from palestra.programs import has_flags, typed_program, with_commands_of
 from palestra.system import exit_quickly
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from palestra import api
 from palestra.cli.console import say, say_json
 from palestra.cli.escaping import visible
-from palestra.cli.recollecting import in_words_of_run
 from palestra.doctor import Diagnosis, RowCounts, five_parts, has_errors
 from palestra.settings import DiagnoseArgs
 
@@ -14,7 +13,7 @@ def diagnose(args: DiagnoseArgs) -> int:
     if args.as_json:
         say_json(diagnosis.to_dict())
     else:
-        show(diagnosis.with_advice(lambda text: in_words_of_run(args.run, text)))
+        show(diagnosis)
     # Of a run that is whole, what its log says beside it was overcome.
     unexplained = bool(diagnosis.unknown) and not diagnosis.findings and not diagnosis.whole
     return 1 if has_errors(diagnosis.findings) or unexplained else 0

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,6 @@ from palestra.analysis import (
 )
 from palestra.api import RunProfile
 from palestra.cli.console import notice, say, say_json, warn_all
-from palestra.cli.recollecting import in_words_of_run
 from palestra.cli.tables import print_table
 from palestra.config import ConfigTree
 from palestra.errors import InputDataError
@@ -68,14 +66,13 @@ def profile_files(
     allow_ungrouped: bool = False,
 ) -> RunProfile:
     """Write the profile next to the rollouts, print its table and return it."""
-    with _advice_about(rollouts):
-        profiled = api.profile(
-            rollouts,
-            inputs,
-            allow_partial=allow_partial,
-            group_by=group_by,
-            allow_ungrouped=allow_ungrouped,
-        )
+    profiled = api.profile(
+        rollouts,
+        inputs,
+        allow_partial=allow_partial,
+        group_by=group_by,
+        allow_ungrouped=allow_ungrouped,
+    )
     summary, paths = profiled.summary, profiled.paths
     for text in summary.notices:
         notice(text)
@@ -94,18 +91,6 @@ def profile_files(
             say(line)
         warn_all(doubts(summary, sources[0]))
     return profiled
-
-
-@contextmanager
-def _advice_about(rollouts: Files) -> Iterator[None]:
-    """Write the hint of an error of the body in the words of the command that collected the run."""
-    try:
-        yield
-    except InputDataError as error:
-        files = [rollouts] if isinstance(rollouts, str | Path) else list(rollouts)
-        if len(files) == 1:
-            error.hint = in_words_of_run(files[0], error.hint)
-        raise
 
 
 def what_to_look_at(summary: RunSummary, run: str | Path) -> str:

@@ -1,35 +1,18 @@
-"""What the recorded command of a run says about it: how its user gives settings, and the command that
-collects other rows in the same way.
-"""
+"""The command that collects other rows in the same way as a recorded command."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, count, islice
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from palestra.analysis import rollout_files, run_head
-from palestra.api import outputs_of
-from palestra.cli.gym.commands import EVAL as GYM_EVAL
-from palestra.cli.gym.grammar import HELP, JSON, VERBOSE, FlagKind
-from palestra.cli.spelling import PALESTRA, takes_overrides, with_flags_of
-from palestra.errors import InputDataError
-from palestra.schema import SELECT_FAILED, RunPaths, bare_name
+from palestra.cli.gym.grammar import HELP, JSON, VERBOSE
+from palestra.programs import EVAL as GYM_EVAL
+from palestra.programs import FlagKind, collector_of, takes_overrides
+from palestra.schema import RunPaths
 from palestra.settings import CollectArgs, EvalArgs, flags_of
-from palestra.system import shown
+from palestra.system import shown, unused
 
-_COLLECTORS: Final = (
-    ("palestra", "eval"),
-    ("palestra", "collect"),
-    ("palestra", "gym", "eval", "run"),
-    ("gym", "eval", "run"),
-    ("ng", "eval", "run"),
-    ("ng_collect_rollouts",),
-    ("nemo_gym_collect_rollouts",),
-    ("ng_e2e_collect_rollouts",),
-    ("nemo_gym_e2e_collect_rollouts",),
-)
-"""The commands that take rows and write rollouts."""
 _OF_OTHER_ROWS: Final = frozenset(
     {
         *("input", "output", "rows", "seed"),  # of `eval`
@@ -42,48 +25,13 @@ _INPUT, _OUTPUT = "input_jsonl_fpath", "output_jsonl_fpath"
 _END_OF_FLAGS: Final = "--"
 
 
-def in_words_of_run(run: str | Path, text: str) -> str:
-    """Return advice about a run: with its path and a new file where the advice leaves them open, and
-    with the flags of a collection as the command takes them that collected it.
-    """
-    try:
-        outputs = _outputs(run)
-        recorded = run_head(outputs).command
-    except InputDataError:
-        return text
-    if SELECT_FAILED in text:
-        text = text.replace(SELECT_FAILED, _select_failed(run, outputs))
-    program, _ = _collector_of(recorded)
-    words = " ".join(program[:2] if program[1:2] == ("gym",) else program[:1])
-    return with_flags_of(words or PALESTRA, text, only_of_collections=True)
-
-
-def _outputs(run: str | Path) -> Sequence[Path]:
-    """Return the outputs of a run, or of the shards that a glob names. Raises InputDataError."""
-    try:
-        return outputs_of(run)
-    except InputDataError:
-        return rollout_files(str(run))
-
-
-def _select_failed(run: str | Path, outputs: Sequence[Path]) -> str:
-    """Return the command that writes the tasks without a score of `run` to a file that does not
-    exist.
-    """
-    stem = Path(bare_name(RunPaths.for_files(outputs).output)).stem
-    folder = outputs[0].parent
-    file = _unused(folder / f"{stem}_again.jsonl", lambda path: (path,))
-    words = ("palestra", "select", shown(Path(run)), "--failed", "--out", shown(file))
-    return shlex.join(words)
-
-
 def command_for(recorded: str, rows: Path) -> str:
     """Return the command line `recorded` with `rows` as its input and an output that does not exist.
 
     `palestra eval` without an output makes a folder itself. Empty when `recorded` is no command that
     collects rollouts, such as a call in Python.
     """
-    program, words = _collector_of(recorded)
+    program, words = collector_of(recorded)
     if not program:
         return ""
     items = list(_items(words[len(program) :]))
@@ -98,20 +46,6 @@ def command_for(recorded: str, rows: Path) -> str:
     else:
         added = [word for _, flag, path in settings for word in (flag, shown(path))]
     return shlex.join([*program, *other_words, *added])
-
-
-def _collector_of(recorded: str) -> tuple[tuple[str, ...], list[str]]:
-    """Return which of `_COLLECTORS` a recorded command calls, and all its words; both empty when it is
-    another one.
-    """
-    try:
-        words = shlex.split(recorded)
-    except ValueError:
-        return (), []
-    if words[:1] == ["__main__.py"]:  # python -m palestra
-        words[0] = PALESTRA
-    program = next((start for start in _COLLECTORS if tuple(words[: len(start)]) == start), ())
-    return (program, words) if program else ((), [])
 
 
 def _items(words: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -169,11 +103,4 @@ def _output_names() -> frozenset[str]:
 def _new_output(rows: Path) -> Path:
     """Return an output beside `rows` of which no file exists."""
     output = rows.with_name(f"{rows.stem}_rollouts.jsonl")
-    return _unused(output, lambda path: RunPaths(path).recorded())
-
-
-def _unused(path: Path, files_of: Callable[[Path], Iterable[Path]]) -> Path:
-    """Return `path`, else the first of `NAME_2`, `NAME_3`, … of which no file exists."""
-    numbered = (path.with_name(f"{path.stem}_{number}{path.suffix}") for number in count(2))
-    paths = chain((path,), numbered)
-    return next(path for path in paths if not any(file.exists() for file in files_of(path)))
+    return unused(output, lambda path: RunPaths(path).recorded())

@@ -11,6 +11,7 @@ from palestra.analysis import (
     Selection,
     SelectionCriteria,
     TaskVerdict,
+    advice_about,
     amount,
     refuse_with_failed,
     rollout_files,
@@ -18,7 +19,7 @@ from palestra.analysis import (
 )
 from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
-from palestra.cli.recollecting import command_for, in_words_of_run
+from palestra.cli.recollecting import command_for
 from palestra.cli.tables import print_table
 from palestra.config import MASK
 from palestra.errors import ConfigError, RunFailed
@@ -122,13 +123,13 @@ def _show_failures(selection: Selection, args: SelectArgs) -> None:
     if args.failed:
         say(f"rollouts without a reward: {counts}")
         if args.out is None and selection.kept:
-            say(f"next: {in_words_of_run(args.rollouts, SELECT_FAILED)}")
+            say(f"next: {advice_about(args.rollouts)(SELECT_FAILED)}")
         return
     say(f"not counted, neither as solved nor as failed: {counts}")
     advice = selection.unscored.what_helps()
     if SELECT_FAILED not in advice:
         advice += f"; `{SELECT_FAILED}` writes their tasks for a run of their own"
-    say(f"  what helps: {in_words_of_run(args.rollouts, advice)}")
+    say(f"  what helps: {advice_about(args.rollouts)(advice)}")
 
 
 def _present(selection: Selection, *, failed: bool) -> list[TaskVerdict]:

@@ -14,7 +14,6 @@ from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.listing import mean_text, started_text, state_text
 from palestra.cli.paging import paged
 from palestra.cli.profiling_commands import doubts, show_summary, what_to_look_at
-from palestra.cli.recollecting import in_words_of_run
 from palestra.cli.tables import MOST_MESSAGES, plain_console, print_table
 from palestra.cli.transcripts import print_entries, print_fields, print_heading, print_tools
 from palestra.errors import ConfigError, InputDataError, PalestraError
@@ -270,9 +269,9 @@ def show_rollout(record: RolloutRecord, subject: str) -> None:
             "message": attempt.message,
             "at": " -> ".join(attempt.traceback.splitlines()),
             "passed through": " -> ".join(attempt.hops),
-            "hint": in_words_of_run(subject, attempt.hint),
+            "hint": attempt.hint,
         }
         print_fields({name: value for name, value in fields.items() if value})
     if record.remedy:
         print_heading("what helps")
-        say(f"  {in_words_of_run(subject, record.remedy)}")
+        say(f"  {record.remedy}")

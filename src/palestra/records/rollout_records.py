@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.analysis import Entries, Entry, amount, html_table, output_entries, prompt_entries
+from palestra.analysis import (
+    Entries,
+    Entry,
+    advice_about,
+    amount,
+    html_table,
+    output_entries,
+    prompt_entries,
+)
 from palestra.causes import FailureMeanings, innermost, one_line
 from palestra.config import masked_texts
 from palestra.datasets import open_rows
@@ -209,7 +217,8 @@ def rollout_record(outputs: Sequence[Path], task: TaskIndex, rollout: int) -> Ro
     scored = [path for p in paths if (path := with_compressed(p.output))]
     result = next(_rows_of(scored, task, rollout), None)
     failures = [path for p in paths if (path := with_compressed(p.failures))]
-    record = record_of(row, result, list(_rows_of(failures, task, rollout)), FailureMeanings())
+    attempts = list(_rows_of(failures, task, rollout))
+    record = record_of(row, result, attempts, FailureMeanings(), advice_about(outputs))
     report = None if result is not None else _report_on(outputs)
     if report is None:
         return record
@@ -228,8 +237,11 @@ def record_of(
     result: JsonObject | None,
     failures: Sequence[JsonObject],
     meanings: FailureMeanings,
+    advice: Callable[[str], str],
 ) -> RolloutRecord:
-    """Return a rollout from its rows. `failures`: its failed attempts, in order."""
+    """Return a rollout from its rows. `failures`: its failed attempts, in order. `advice`: completes
+    what is said about the run.
+    """
     failures_with_answer = [
         failed for failed in failures if isinstance(failed.get("response"), Mapping)
     ]
@@ -238,9 +250,9 @@ def record_of(
         rollout=row[ROLLOUT_INDEX],
         row=row,
         result=result,
-        attempts=tuple(attempt_of(failed, meanings) for failed in failures),
+        attempts=tuple(attempt_of(failed, meanings, advice) for failed in failures),
         kept=failures_with_answer[-1] if failures_with_answer else None,
-        remedy="" if result is not None else _remedy(row, failures),
+        remedy="" if result is not None else advice(_remedy(row, failures)),
     )
 
 
@@ -302,9 +314,11 @@ def _remedy(row: JsonObject, failures: Sequence[JsonObject]) -> str:
     return attempts.unscored(missing=0 if failures else 1, only=(name,)).what_helps()
 
 
-def attempt_of(row: JsonObject, meanings: FailureMeanings) -> FailedAttempt:
+def attempt_of(
+    row: JsonObject, meanings: FailureMeanings, advice: Callable[[str], str]
+) -> FailedAttempt:
     """Return a failed attempt, from its row in the failures file. `meanings`: pass the same one for
-    many rows, since it remembers what it looked up.
+    many rows, since it remembers what it looked up. `advice`: completes what is said about the run.
     """
     hops = row.get("hops")
     number = row.get("attempt")
@@ -313,7 +327,7 @@ def attempt_of(row: JsonObject, meanings: FailureMeanings) -> FailedAttempt:
         failure_class=str(row.get(FAILURE_CLASS)),
         layer=meanings.layer_and_cause(row)[0],
         message=str(row.get("message") or ""),
-        hint=own_hint(str(row.get("hint") or "")),
+        hint=advice(own_hint(str(row.get("hint") or ""))),
         hops=tuple(_hops(hops if isinstance(hops, list) else (), str(row.get("message") or ""))),
         traceback=str(row.get("traceback") or ""),
     )

@@ -94,6 +94,7 @@ from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.run_folders import (
     MANIFEST_SUFFIX,
     RunManifests,
+    argument_of,
     output_beside,
     outputs_of,
     read_if_valid,
@@ -152,6 +153,7 @@ __all__ = [
     "announced",
     "announcement_of",
     "announcements",
+    "argument_of",
     "ask_collection",
     "begin",
     "begin_reverification",

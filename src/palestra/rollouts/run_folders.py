@@ -1,6 +1,9 @@
 """Finds the runs in a folder, and the files of one run, by their manifests."""
 
-from collections.abc import Iterable
+import contextlib
+import glob
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +38,32 @@ def outputs_of(name: Path | str) -> list[Path]:
     raise InputDataError(
         f"there is no run {name}{did_you_mean_path(path)}", hint="palestra runs lists the runs"
     )
+
+
+def argument_of(outputs: Sequence[Path]) -> str:
+    """Return what names the whole run in a command: its output, or the folder or a glob of its shards."""
+    if len(outputs) == 1:
+        return str(outputs[0])
+    folder = outputs[0].parent
+    with contextlib.suppress(InputDataError):
+        if {path.absolute() for path in outputs_of(folder)} == {p.absolute() for p in outputs}:
+            return str(folder)
+    return str(Path(*map(_glob_of, zip(*(path.parts for path in outputs), strict=False))))
+
+
+def _glob_of(names: Sequence[str]) -> str:
+    """Return a pattern that matches all names, with one star where they differ."""
+    if len(set(names)) == 1:
+        return glob.escape(names[0])
+    first = _beginning(names)
+    last = _beginning([name[len(first) :][::-1] for name in names])[::-1]
+    return f"{glob.escape(first)}*{glob.escape(last)}"
+
+
+def _beginning(names: Sequence[str]) -> str:
+    """Return the characters that all names begin with."""
+    columns = zip(*names, strict=False)  # of the shortest name
+    return "".join(c[0] for c in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
 def _outputs_in(folder: Path) -> list[Path]:

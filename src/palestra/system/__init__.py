@@ -35,6 +35,7 @@ from palestra.system.files import (
     shown,
     sync,
     sync_folder,
+    unused,
     write_whole,
 )
 from palestra.system.folders import cache_folder, run_dir
@@ -120,6 +121,7 @@ __all__ = [
     "stop_allowance",
     "sync",
     "sync_folder",
+    "unused",
     "uv_command",
     "watched_by",
     "write_whole",

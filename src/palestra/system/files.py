@@ -12,6 +12,7 @@ import contextlib
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, BinaryIO, Final
 
@@ -27,6 +28,15 @@ def shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def unused(path: Path, files_of: Callable[[Path], Iterable[Path]]) -> Path:
+    """Return `path`, else the first of `NAME_2`, `NAME_3`, … of which no file exists. `files_of`: the
+    files that a path stands for.
+    """
+    numbered = (path.with_name(f"{path.stem}_{number}{path.suffix}") for number in count(2))
+    paths = chain((path,), numbered)
+    return next(path for path in paths if not any(file.exists() for file in files_of(path)))
 
 
 def matching_files(pattern: str | Path) -> tuple[Path, ...]:

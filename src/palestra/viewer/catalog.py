@@ -15,6 +15,7 @@ from palestra.analysis import (
     RunFrame,
     RunHead,
     RunSummary,
+    advice_about,
     load_run,
     report_values,
     run_head,
@@ -232,6 +233,10 @@ class OpenRun:
     def head(self) -> RunHead:
         """Return what the run is, from its manifest."""
         return run_head(self.place.outputs)
+
+    def advice(self) -> Callable[[str], str]:
+        """Return what completes advice about the run, for the users of the program that collected it."""
+        return advice_about(self.place.outputs)
 
     @property
     def title(self) -> str:

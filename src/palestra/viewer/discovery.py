@@ -1,19 +1,17 @@
 """Finds the runs that the arguments of `palestra view` name."""
 
-import contextlib
 import glob
 import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 from palestra.analysis import rollout_files
 from palestra.errors import InputDataError
-from palestra.rollouts import MANIFEST_SUFFIX, output_beside, outputs_of, runs_of
+from palestra.rollouts import MANIFEST_SUFFIX, argument_of, output_beside, outputs_of, runs_of
 from palestra.schema import (
     AGENT_REF,
     FAILURE_CLASS,
@@ -55,13 +53,7 @@ class RunPlace:
     @property
     def argument(self) -> str:
         """What names the whole run in a command: its output, or the folder or a glob of its shards."""
-        if len(self.outputs) == 1:
-            return str(self.path)
-        folder = self.path.parent
-        with contextlib.suppress(InputDataError):
-            if {path.absolute() for path in outputs_of(folder)} == set(self.outputs):
-                return str(folder)
-        return str(Path(*map(_glob_of, zip(*(path.parts for path in self.outputs), strict=False))))
+        return argument_of(self.outputs)
 
     def output_of(self, path: Path) -> Path:
         """Return the output that a file of the run belongs to: itself, or the one that it is beside."""
@@ -79,21 +71,6 @@ class RunPlace:
         if stem == "rollouts" or len(self.outputs) > 1:
             return Path(os.path.commonpath([path.parent for path in self.outputs])).name
         return stem
-
-
-def _glob_of(names: Sequence[str]) -> str:
-    """Return a pattern that matches all names, with one star where they differ."""
-    if len(set(names)) == 1:
-        return glob.escape(names[0])
-    first = _beginning(names)
-    last = _beginning([name[len(first) :][::-1] for name in names])[::-1]
-    return f"{glob.escape(first)}*{glob.escape(last)}"
-
-
-def _beginning(names: Sequence[str]) -> str:
-    """Return the characters that all names begin with."""
-    columns = zip(*names, strict=False)  # of the shortest name
-    return "".join(c[0] for c in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
 @dataclass(frozen=True, slots=True)

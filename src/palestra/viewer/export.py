@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -9,7 +10,8 @@ from palestra.analysis import Markup, amount, tag, together, visible, visible_li
 from palestra.causes import FailureMeanings
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import IntArray
-from palestra.records import attempt_of
+from palestra.records import FailedAttempt, attempt_of
+from palestra.schema import JsonDict
 from palestra.system import replacing, shown
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import REQUEST_AND_RESPONSE, conversation_of, small_fields
@@ -47,7 +49,7 @@ def export(
         head = _head(run, len(rows), query, mask).encode()
         file.write(head)
         room = MOST_BYTES - len(head) - END_BYTES
-        for block in _blocks(snapshot, rows, mask):
+        for block in _blocks(snapshot, rows, mask, run.advice()):
             data = block.encode()
             if len(data) > room:
                 break
@@ -83,24 +85,30 @@ def _head(run: OpenRun, count: int, query: str, mask: Callable[[str], str]) -> s
 
 
 def _blocks(
-    snapshot: IndexSnapshot, rows: IntArray, mask: Callable[[str], str]
+    snapshot: IndexSnapshot,
+    rows: IntArray,
+    mask: Callable[[str], str],
+    advice: Callable[[str], str],
 ) -> Iterator[Markup]:
-    meanings = FailureMeanings()
+    attempt_in = partial(attempt_of, meanings=FailureMeanings(), advice=advice)
     for row, values in zip(
         rows.tolist(), matching_values(snapshot.rollouts, rows, ROLLOUT_FIELDS), strict=True
     ):
         name = f"{values.get('task')}:{values.get('rollout')}"
         reward = "" if values.get("reward") is None else f", reward {values['reward']:g}"
         heading = visible_line(f"{name} {values.get('outcome')}{reward}", 200)
-        yield together(tag("h2", heading), *_entries(snapshot, row, mask, meanings))
+        yield together(tag("h2", heading), *_entries(snapshot, row, mask, attempt_in))
 
 
 def _failures(
-    snapshot: IndexSnapshot, row: int, mask: Callable[[str], str], meanings: FailureMeanings
+    snapshot: IndexSnapshot,
+    row: int,
+    mask: Callable[[str], str],
+    attempt_in: Callable[[JsonDict], FailedAttempt],
 ) -> Iterator[Markup]:
     """Yield why each failed attempt failed."""
     for row_place in snapshot.attempts(row):
-        attempt = attempt_of(small_fields(row_place, REQUEST_AND_RESPONSE), meanings)
+        attempt = attempt_in(small_fields(row_place, REQUEST_AND_RESPONSE))
         lines = [
             f"attempt {attempt.number} failed: {attempt.failure_class}, layer {attempt.layer}",
             attempt.message,
@@ -112,10 +120,13 @@ def _failures(
 
 
 def _entries(
-    snapshot: IndexSnapshot, row: int, mask: Callable[[str], str], meanings: FailureMeanings
+    snapshot: IndexSnapshot,
+    row: int,
+    mask: Callable[[str], str],
+    attempt_in: Callable[[JsonDict], FailedAttempt],
 ) -> Iterator[Markup]:
     try:
-        yield from _failures(snapshot, row, mask, meanings)
+        yield from _failures(snapshot, row, mask, attempt_in)
         talk = conversation_of(snapshot, row)
         for item, text in talk.texts(talk.items):
             yield tag("h3", visible_line(f"{item.kind} {item.name}".strip(), 200))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from palestra.cli.gym.commands import COMMANDS
-from palestra.cli.gym.grammar import Command
+from palestra.programs import COMMANDS, Command
 
 CFG = "--config"
 SEL = "--benchmark --environment --resources-server --model-type"

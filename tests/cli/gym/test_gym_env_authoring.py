@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from palestra.cli.entry import imported
-from palestra.cli.gym.commands import command_at
 from palestra.cli.gym.grammar import UsageError, parse
 from palestra.cli.gym.selection import with_config_files
 from palestra.config import EXTRA_ROOTS, SearchPaths
 from palestra.errors import ConfigError
+from palestra.programs import command_at
 from palestra.settings import InvalidSettings
 
 MCQA = "resources_servers/mcqa/configs/mcqa.yaml"

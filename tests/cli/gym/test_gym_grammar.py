@@ -2,9 +2,9 @@
 
 import pytest
 
-from palestra.cli.gym.commands import COMMANDS, command_at
 from palestra.cli.gym.grammar import Invocation, UsageError, as_item, as_text, parse
 from palestra.config import parse_overrides
+from palestra.programs import COMMANDS, command_at
 
 MAPPED = [
     ("env start -m m --model-url u --model-api-key k", ["policy_model_name=m", "policy_base_url=u", "policy_api_key=k"]),

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from palestra.cli.gym.commands import command_at
 from palestra.cli.gym.grammar import Invocation, UsageError, parse
-from palestra.cli.gym.selection import SELECTORS, select, with_config_files
+from palestra.cli.gym.selection import select, with_config_files
 from palestra.config import SearchPaths, load_config
+from palestra.programs import SELECTORS, command_at
 
 
 @pytest.fixture

@@ -233,8 +233,8 @@ const FigureParts = ({ figures, run, isRunning }: { figures: Figures; run: strin
     </dl>
     <Solved figures={figures} run={run} />
     <ul class="findings">
-      {/* a collection that goes on needs no --resume */}
-      {figures.findings.filter((remark) => !isRunning || !remark.text.includes("--resume")).map((remark) => (
+      {/* a collection that goes on is not resumed */}
+      {figures.findings.filter((remark) => !isRunning || !/(--|\+)resume/.test(remark.text)).map((remark) => (
         <li key={remark.head}>
           <b>{visible(remark.head)} </b>
           <WithOptions text={visible(remark.text)} />

@@ -27,7 +27,7 @@ export const FilePath = ({ text, limit = 300 }: { text: string; limit?: number }
 /** A sentence whose `commands` are set as code, and whose options stay whole: no line ends after their hyphens. */
 export const WithOptions = ({ text }: { text: string }) => (
   <>
-    {text.split(/(`[^`\n]+`|--[a-z][a-z-]*)/).map((part, at) => {
+    {text.split(/(`[^`\n]+`|--[a-z][a-z-]*|\+[a-z_]+=[\w[\]]+)/).map((part, at) => {
       if (at % 2 === 0) return part;
       const isQuoted = part.startsWith("`");
       return (

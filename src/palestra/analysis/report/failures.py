@@ -1,7 +1,7 @@
 """Shows the failed rollouts: each in full beside its task, and all of them grouped by message."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,21 +59,29 @@ class FailedRollout:
         return failure_kind(failure["class"], failure["cause"], failure["message"])
 
 
-def read_failures(frame: RunFrame, by_task: Mapping[int, Sequence[int]]) -> list[FailedRollout]:
+def read_failures(
+    frame: RunFrame, by_task: Mapping[int, Sequence[int]], advice: Callable[[str], str]
+) -> list[FailedRollout]:
     """Read the failed rollouts, in the order of the page's tasks. `by_task`: positions in
-    `frame.failed`, by task position.
+    `frame.failed`, by task position. `advice`: completes what is said about the run.
     """
     position_of = {number: at for at, numbers in by_task.items() for number in numbers}
     numbers = sorted(position_of, key=lambda number: (position_of[number], number))[:MOST_FAILURES]
     rows = dict(failed_rows(frame, sorted(numbers)))
     meanings = FailureMeanings()
     return [
-        _failed(frame, number, rows[number], position_of[number], meanings) for number in numbers
+        _failed(frame, number, rows[number], position_of[number], meanings, advice)
+        for number in numbers
     ]
 
 
 def _failed(
-    frame: RunFrame, number: int, row: JsonObject, position: int, meanings: FailureMeanings
+    frame: RunFrame,
+    number: int,
+    row: JsonObject,
+    position: int,
+    meanings: FailureMeanings,
+    advice: Callable[[str], str],
 ) -> FailedRollout:
     requests = frame.requests
     request = frame.failed.requests[number]
@@ -89,8 +97,8 @@ def _failed(
         "layer": visible_line(layer, 80),
         "cause": visible_line(cause, 80),
         "message": visible(str(row.get("message") or ""))[:MESSAGE_CHARACTERS],
-        "hint": visible(own_hint(hint))[:MESSAGE_CHARACTERS],
-        "remedy": Unscored({remedy: 1}, reverify, (name,)).what_helps(),
+        "hint": visible(advice(own_hint(hint)))[:MESSAGE_CHARACTERS],
+        "remedy": advice(Unscored({remedy: 1}, reverify, (name,)).what_helps()),
         "attempts": attempt if isinstance(attempt, int) else 1,
         "hops": [_hop(hop) for hop in hops] if isinstance(hops, list) else [],
         "traceback": visible(str(row.get("traceback") or ""))[-ENTRY_CHARACTERS:],
@@ -116,9 +124,11 @@ def _hop(hop: Any) -> list[str]:
     ]
 
 
-def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | None:
+def failures_table(
+    failures: Sequence[FailedRollout], failed: int, advice: Callable[[str], str]
+) -> Markup | None:
     """Return the failed rollouts, grouped by class and message; None without any. `failed`: how
-    many there are.
+    many there are. `advice`: as of `read_failures`.
     """
     if not failures:
         return None
@@ -126,7 +136,7 @@ def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | N
     for failure in failures:
         groups.setdefault(failure.kind, []).append(failure)
     largest = sorted(groups.values(), key=len, reverse=True)
-    items = [_group(members) for members in largest[:MOST_GROUPS]]
+    items = [_group(members, advice) for members in largest[:MOST_GROUPS]]
     notes = []
     if len(groups) > MOST_GROUPS:
         notes.append(f"{amount(len(groups) - MOST_GROUPS, 'more kind')} of failure are left out.")
@@ -136,7 +146,7 @@ def failures_table(failures: Sequence[FailedRollout], failed: int) -> Markup | N
     return tag("div", tag("ul", *items, class_="failures"), note)
 
 
-def _group(members: Sequence[FailedRollout]) -> Markup:
+def _group(members: Sequence[FailedRollout], advice: Callable[[str], str]) -> Markup:
     failure = members[0].failure
     answered_names = [member.name for member in members if member.remedy is Remedy.REVERIFY]
     remedies = Unscored(
@@ -165,6 +175,6 @@ def _group(members: Sequence[FailedRollout]) -> Markup:
         tag("p", " · ".join(about), class_="quiet"),
         tag("pre", failure["message"]),
         tag("p", failure["hint"]) if failure["hint"] else None,
-        tag("p", tag("b", "What helps: "), remedies.what_helps()),
+        tag("p", tag("b", "What helps: "), advice(remedies.what_helps())),
         tag("p", *links, f" and {left_out:,} more" if left_out > 0 else None, class_="links"),
     )

@@ -1,15 +1,16 @@
 """What the report says of a run, as values: key figures, remarks, endings, components.
 
 `overview` and `figures` draw these values; others read them from `report_values`. Does no I/O, but
-for the rows of cut answers and of short ones (`row_facts`).
+for the rows of cut answers and of short ones (`row_facts`), and for the manifest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from palestra.analysis.advice import advice_about
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.cut_answers import CutAnswers
@@ -34,7 +35,7 @@ from palestra.analysis.summary import GroupScores, GroupSummary, OutsideRules, R
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
 from palestra.metrics import FloatArray, Rollouts, describe, group_of_rows, starts_of_sorted
-from palestra.schema import REWARD_COMPONENTS, Unscored
+from palestra.schema import REWARD_COMPONENTS
 
 MOST_NAMED = 3
 MOST_LISTED = 20
@@ -158,9 +159,10 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Iterator[KeyFigure]:
 
 def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
     """Yield the findings and recommended next steps."""
+    advice = advice_about(frame.rollout_places.files)
     if len(frame.rollouts):
         binary = is_binary(frame.rollouts.reward)
-        yield from _teaching(frame.rollouts)
+        yield from _teaching(frame.rollouts, advice)
         yield from _headroom(pass_curve(frame.rollouts, scores_of(summary)), binary=binary)
         answers = CutAnswers.of(frame, binary=binary)
         short = ShortAnswers.of(frame)
@@ -173,7 +175,7 @@ def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
             yield _refused(facts.refused_numbers)
         if summary.total.outside_rules is not None:
             yield _outside(summary.total.outside_rules)
-    yield from _coverage(summary.total, frame.unscored)
+    yield from _coverage(summary.total, advice(frame.unscored.what_helps()))
 
 
 def endings(summary: RunSummary) -> Iterator[Ending]:
@@ -258,11 +260,11 @@ def _dropped(count: int) -> str:
     return f"{count:,} more without a score" if count else "all with a score"
 
 
-def _teaching(rollouts: Rollouts) -> Iterator[Remark]:
+def _teaching(rollouts: Rollouts, advice: Callable[[str], str]) -> Iterator[Remark]:
     if int(rollouts.per_task.max()) == 1:
         yield Remark(
             "One rollout per task.",
-            "Only repeated rollouts show whether a task teaches: use --repeats 4.",
+            advice("Only repeated rollouts show whether a task teaches: use --repeats 4."),
         )
         return
     total = len(rollouts.tasks)
@@ -404,7 +406,7 @@ def _outside(outside: OutsideRules) -> Remark:
     )
 
 
-def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[Remark]:
+def _coverage(total: GroupSummary, what_helps: str) -> Iterator[Remark]:
     """Yield how many rollouts have no score, and what helps."""
     missing = total.requested - total.scored
     if missing:
@@ -412,5 +414,5 @@ def _coverage(total: GroupSummary, unscored: Unscored) -> Iterator[Remark]:
             f"{amount(missing, 'requested rollout')} of {total.requested:,} "
             f"{'has' if missing == 1 else 'have'} no score.",
             "They count in no number here but coverage; a failure is not a zero. "
-            f"What helps: {unscored.what_helps()}.",
+            f"What helps: {what_helps}.",
         )

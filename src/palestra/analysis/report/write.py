@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from palestra.analysis.advice import advice_about
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report import overview
 from palestra.analysis.report.failures import FailedRollout, failures_table, read_failures
@@ -78,7 +79,8 @@ def write_report(
     *,
     most_bytes: int = MOST_BYTES,
 ) -> None:
-    """Write the self-contained HTML report of a run. The same run always gives the same bytes.
+    """Write the self-contained HTML report of a run. The same run always gives the same bytes, but for
+    the paths in advice, which are written from the working directory.
 
     Reads the chosen rows of the inputs, the rollouts and the failures again. Raises InputDataError:
     a file changed since the run was loaded. If the numbers of a very large run exceed `most_bytes`,
@@ -89,7 +91,8 @@ def write_report(
     interest = by_interest(tasks, lists)
     unscored = range(len(tasks), len(frame.requests.tasks))
     by_task = failures_by_task(frame)
-    failures = read_failures(frame, by_task)
+    advice = advice_about(frame.rollout_places.files)
+    failures = read_failures(frame, by_task, advice)
     # a failed rollout is what a report is opened for
     interest = list(dict.fromkeys([*by_task, *interest, *unscored]))
     positions = shown_tasks(len(interest), interest)
@@ -106,7 +109,7 @@ def write_report(
         key_figures=overview.key_figures(values) if has_scores else None,
         solved_split=overview.solved_split(frame) if has_scores else None,
         findings=overview.findings(values),
-        failures=failures_table(failures, len(frame.failed)),
+        failures=failures_table(failures, len(frame.failed), advice),
         figures=figures(frame, values) if has_scores else [],
         components=overview.components(values),
         outcomes=overview.outcomes(values, summary.total.requested),

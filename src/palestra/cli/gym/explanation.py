@@ -1,7 +1,7 @@
 """The help texts of `gym`, its groups and its commands."""
 
-from palestra.cli.gym.commands import COMMANDS, GROUPS, actions_of
-from palestra.cli.gym.grammar import SEARCH_DIR, Command, FlagKind, GymFlag
+from palestra.cli.gym.grammar import SEARCH_DIR
+from palestra.programs import COMMANDS, GROUPS, Command, FlagKind, GymFlag, actions_of
 
 OVERRIDES = (
     "Any setting is an override: +key=value adds, ++key=value adds or changes, ~key removes."

@@ -7,11 +7,11 @@ that are neither flags nor the command's own names are overrides in Hydra's gram
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from palestra.config import nearest, parse_overrides
 from palestra.errors import ConfigError, PalestraError
+from palestra.programs import Command, FlagKind, GymFlag
 
 PROGRAM: Final = "gym"
 HELP: Final = frozenset({"-h", "--help"})
@@ -22,71 +22,6 @@ class UsageError(PalestraError):
     """The command line has an unknown flag, an unknown name or a flag without a value."""
 
     exit_code = 2
-
-
-class FlagKind(StrEnum):
-    """What follows a flag."""
-
-    SWITCH = "switch"
-    """Nothing: the flag itself is the value true."""
-    TEXT = "text"
-    """One text, which is a string even where it looks like a number."""
-    VALUE = "value"
-    """One value in the grammar of overrides: a number, a list, a mapping, or a text."""
-    PATHS = "paths"
-    """One text; the flag may be repeated."""
-    RANGE = "range"
-    """Two numbers, the lowest and the highest."""
-
-
-@dataclass(frozen=True, slots=True)
-class GymFlag:
-    """A flag of a command. `names`: the long name first."""
-
-    names: tuple[str, ...]
-    about: str
-    setting: str = ""
-    """The key of the override that the flag becomes; empty: the flag is only in
-    `Invocation.flags`."""
-    kind: FlagKind = FlagKind.TEXT
-    prefix: str = ""
-    """A text in front of the value in the override."""
-    required: bool = False
-    choices: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name in `Invocation.flags`: the long name, with underscores and without dashes."""
-        return self.names[0].lstrip("-").replace("-", "_")
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command: its place in the command line, its flags and the function that does its work."""
-
-    group: str
-    action: str
-    about: str
-    function: str
-    """`module:attribute`. It is called with the `Invocation` and the list of overrides, and returns
-    the exit code."""
-    flags: tuple[GymFlag, ...] = ()
-    name: str = ""
-    """How the help writes the command's own name or query, such as `[NAME]`; empty: it takes none.
-    """
-    json: bool = False
-    """Whether the command takes `--json`."""
-    runs_authors_code: bool = False
-    replaces: str = ""
-    """The `ng_*` programs with the same work, in the order of `same_as`; empty: there is none."""
-    same_as: tuple[str, ...] = ()
-    """The commands of `palestra` with the same work, such as `dataset upload`. Flags that both have
-    mean the same."""
-
-    @property
-    def words(self) -> str:
-        """The words that call the command, such as `env start`."""
-        return f"{self.group} {self.action}".strip()
 
 
 @dataclass(frozen=True, slots=True)

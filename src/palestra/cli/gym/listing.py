@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from palestra.authoring import SIMILAR, InstalledComponent, installed_components, similarity
 from palestra.cli.console import notice, say, say_json
-from palestra.cli.gym.commands import LISTED
 from palestra.cli.gym.grammar import Invocation, UsageError
 from palestra.cli.tables import print_table
 from palestra.config import did_you_mean, search_roots
 from palestra.errors import ConfigError
+from palestra.programs import LISTED
 from palestra.system import shown
 
 

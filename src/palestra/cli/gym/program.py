@@ -25,7 +25,6 @@ from palestra.cli.console import (
 )
 from palestra.cli.entry import imported
 from palestra.cli.guard import fork_under_guard
-from palestra.cli.gym.commands import GROUPS, actions_of, command_at
 from palestra.cli.gym.explanation import command_help, group_help, program_help
 from palestra.cli.gym.grammar import (
     HELP,
@@ -33,21 +32,18 @@ from palestra.cli.gym.grammar import (
     PROGRAM,
     SEARCH_DIR,
     VERBOSE,
-    Command,
     Invocation,
     UsageError,
     parse,
 )
 from palestra.cli.gym.selection import with_config_files
-from palestra.cli.spelling import typed_program
 from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
 from palestra.errors import ConfigError, KnownCause, PalestraError
+from palestra.programs import GROUPS, Command, actions_of, command_at, typed_program
 from palestra.settings import InvalidSettings
 
 VERSION: Final = "--version"
-VERSION_COMMAND: Final = Command(
-    "dev", "version", "", "palestra.cli.gym.development:version", json=True
-)
+VERSION_COMMAND: Final = Command("dev", "version", "", "development:version", json=True)
 
 
 def main() -> NoReturn:
@@ -151,7 +147,9 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
     on_stdout = stdout_for_json() if invocation.json else nullcontext()
     try:
         with on_stdout:
-            code: int = imported(command.function)(invocation, list(invocation.overrides))
+            code: int = imported(f"palestra.cli.gym.{command.function}")(
+                invocation, list(invocation.overrides)
+            )
     except UsageError as error:
         show_error(error)
         return 2

@@ -17,10 +17,10 @@ import yaml
 from palestra.cli.clustering.runs import submit as submit_rollouts
 from palestra.cli.console import say, warn_all
 from palestra.cli.gym.grammar import Invocation
-from palestra.cli.gym.selection import SELECTORS, select
-from palestra.cli.spelling import command_words, typed_program
+from palestra.cli.gym.selection import select
 from palestra.config import SearchPaths
 from palestra.errors import ConfigError
+from palestra.programs import SELECTORS, command_words, typed_program
 from palestra.settings import InvalidSettings, config_list, datasets_of, existing_path, load
 from palestra.system import shown
 

@@ -25,7 +25,6 @@ from palestra.cluster import (
 )
 from palestra.errors import PalestraError
 from palestra.viewer.discovery import digest_of
-from palestra.viewer.pages.meanings import cause_and_action
 from palestra.viewer.replies.base import Count
 from palestra.viewer.replies.clusters import ClusterPage, Tone, UnitLine
 from palestra.viewer.requests import PageRequest
@@ -76,7 +75,7 @@ def cluster(request: PageRequest) -> ClusterPage:
                 chunk="" if shard is None else str(shard.chunk),
                 log=lines,
                 run_id=run_id if run_id in known_runs else "",
-                next_action=cause_and_action(cause, "")[1],
+                next_action="" if cause is None else cause.action(),
             )
         )
     command, note = _next_command(run_place.folder, plan, status, causes)

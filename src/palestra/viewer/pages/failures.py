@@ -1,6 +1,6 @@
 """The failed attempts of a run as a tree, and what `palestra diagnose` says."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -73,7 +73,7 @@ def failures(request: PageRequest) -> FailureTree:
     attempts = list(_attempts(opened, snapshot, request.stop))
     diagnosis, problem = _diagnosis(opened)
     return FailureTree(
-        nodes=_nodes(attempts, 0, "", request.stop),
+        nodes=_nodes(attempts, 0, "", opened.advice(), request.stop),
         attempts=len(attempts),
         absent=problem or ("" if attempts else "No attempt failed."),
         findings=[] if diagnosis is None else list(finding_lines(diagnosis)),
@@ -152,25 +152,34 @@ def _failed_attempt(
 
 
 def _nodes(
-    attempts: Sequence[_FailedAttempt], depth: int, query: str, stop: ReadStop
+    attempts: Sequence[_FailedAttempt],
+    depth: int,
+    query: str,
+    advice: Callable[[str], str],
+    stop: ReadStop,
 ) -> list[FailureNode]:
     groups: dict[str, list[_FailedAttempt]] = {}
     for attempt in attempts:
         groups.setdefault(attempt.path[depth], []).append(attempt)
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     chosen = largest[:MOST_MESSAGES] if _LEVELS[depth] == "message" else largest
-    return [_node(name, group, depth, query, stop) for name, group in chosen]
+    return [_node(name, group, depth, query, advice, stop) for name, group in chosen]
 
 
 def _node(
-    name: str, attempts: Sequence[_FailedAttempt], depth: int, query: str, stop: ReadStop
+    name: str,
+    attempts: Sequence[_FailedAttempt],
+    depth: int,
+    query: str,
+    advice: Callable[[str], str],
+    stop: ReadStop,
 ) -> FailureNode:
     stop.check()
     level = _LEVELS[depth]
     is_leaf = level == "message"
     narrowed = query if is_leaf else f"{query} {term(level, name) if name else ''}".strip()
-    cause, action = _meaning(attempts) if depth > 1 else ("", "")
-    nodes = [] if is_leaf else _nodes(attempts, depth + 1, narrowed, stop)
+    cause, action = _meaning(attempts, advice) if depth > 1 else ("", "")
+    nodes = [] if is_leaf else _nodes(attempts, depth + 1, narrowed, advice, stop)
     return FailureNode(
         level=level,
         name=name,
@@ -186,10 +195,11 @@ def _node(
     )
 
 
-def _meaning(attempts: Sequence[_FailedAttempt]) -> tuple[str, str]:
+def _meaning(attempts: Sequence[_FailedAttempt], advice: Callable[[str], str]) -> tuple[str, str]:
     """Return the likely cause and the next action, where all attempts have the same."""
     hints = {attempt.hint for attempt in attempts}
-    return cause_and_action(attempts[0].signature, hints.pop() if len(hints) == 1 else "")
+    hint = hints.pop() if len(hints) == 1 else ""
+    return cause_and_action(attempts[0].signature, hint, advice)
 
 
 def _rollouts(attempts: Iterable[_FailedAttempt]) -> int:

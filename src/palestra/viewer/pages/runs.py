@@ -13,6 +13,7 @@ from palestra.analysis import (
     GroupSummary,
     ReportValues,
     Spread,
+    advice_about,
     run_head,
 )
 from palestra.errors import PalestraError
@@ -109,7 +110,7 @@ def _line(run_place: RunPlace, entry: RunEntry, live: LiveReport | None) -> RunL
         failed=entry.failed if live is None else int(live.report["failed"]),
         mean_reward=IntervalValue(value=entry.mean_reward, low=low, high=high),
         problem=entry.problem,
-        **_pace(live),
+        **_pace(run_place, live),
     )
 
 
@@ -129,21 +130,22 @@ def _line_of_manifest(run_place: RunPlace, live: LiveReport | None) -> RunLine:
         failed=0 if live is None else int(live.report["failed"]),
         mean_reward=IntervalValue(value=live.report.get("mean_reward") if live else None),
         problem="" if live is not None else "its files are being read",
-        **_pace(live),
+        **_pace(run_place, live),
     )
 
 
-def _pace(live: LiveReport | None) -> dict[str, Any]:
+def _pace(run_place: RunPlace, live: LiveReport | None) -> dict[str, Any]:
     """Return rate, time left and rollouts in flight of a running collection."""
     if live is None:
         return {}
     report = live.report
+    is_still = report.get("health") == "standing still"
     return {
         "rate": report.get("rate"),
         "left_s": report.get("left_s"),
         "health": report.get("health", ""),
         "health_text": report.get("health_text", ""),
-        "health_advice": STANDING_STILL if report.get("health") == "standing still" else "",
+        "health_advice": advice_about(run_place.outputs)(STANDING_STILL) if is_still else "",
         "in_flight": len(report["in_flight"]),
         "age_s": live.age_s if live.age_s > STALE_S else None,
     }

@@ -263,19 +263,19 @@ def _escaped(byte: int) -> str:
 
 def attempts(request: PageRequest) -> RolloutAttempts:
     """Answer the failed attempts of a rollout, and what the last one means."""
-    _, snapshot, row = opened(request)
+    run, snapshot, row = opened(request)
     rows = [
         (row_place, small_fields(row_place, REQUEST_AND_RESPONSE))
         for row_place in snapshot.attempts(row)
     ]
-    meanings = FailureMeanings()
+    meanings, advice = FailureMeanings(), run.advice()
     attempt_replies: list[Attempt] = []
     actions: list[tuple[str, str]] = []
     for row_place, fields in rows:
-        record = attempt_of(fields, meanings)
+        record = attempt_of(fields, meanings, advice)
         recorded_cause = str(fields.get("cause") or "")
         signature = meanings.of(recorded_cause, fields.get("hops"), record.message)
-        actions.append(cause_and_action(signature, record.hint))
+        actions.append(cause_and_action(signature, record.hint, advice))
         reply = _attempt(record, fields, row_place)
         if signature is not None:
             reply = structs.replace(reply, layer=signature.layer.value, cause=signature.cause)
@@ -324,7 +324,10 @@ def times(request: PageRequest) -> Times:
         return Times(spans=spans, absent="", source=str(file))
     spans = list(_failure_spans(snapshot, row))
     source = str(run.paths.failures) if spans else ""
-    absent = f"no times were recorded; --json-events {file.name}, beside the output, records them"
+    absent = run.advice()(
+        f"no times were recorded; --json-events FILE records them, with {file.name} beside the output "
+        "as FILE"
+    )
     if snapshot.place(row, RunPart.RESULT) is None:
         absent = why_unscored(request, snapshot, row)
     return Times(spans=spans, absent="" if spans else absent, source=source)

@@ -933,7 +933,7 @@
   // src/parts/common.tsx
   var Theirs = ({ text, limit = 200 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit) });
   var FilePath = ({ text, limit = 300 }) => /* @__PURE__ */ a3("bdi", { class: "theirs", dir: "auto", title: text.length > limit ? visibleLine(text, 2 * limit) : void 0, children: visibleLine(text, limit).split("/").flatMap((part2, at) => at ? ["/", /* @__PURE__ */ a3("wbr", {}, at), part2] : [part2]) });
-  var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(`[^`\n]+`|--[a-z][a-z-]*)/).map((part2, at) => {
+  var WithOptions = ({ text }) => /* @__PURE__ */ a3($, { children: text.split(/(`[^`\n]+`|--[a-z][a-z-]*|\+[a-z_]+=[\w[\]]+)/).map((part2, at) => {
     if (at % 2 === 0) return part2;
     const isQuoted = part2.startsWith("`");
     return /* @__PURE__ */ a3("code", { class: isQuoted ? "quoted" : "option", children: isQuoted ? part2.slice(1, -1) : part2 }, at);
@@ -5266,7 +5266,7 @@
   var FigureParts = ({ figures, run, isRunning }) => /* @__PURE__ */ a3($, { children: [
     /* @__PURE__ */ a3("dl", { class: "key-figures", children: figures.key_figures.map((figure) => /* @__PURE__ */ a3(Key, { name: figure.name, value: figure.value, note: figure.note }, figure.name)) }),
     /* @__PURE__ */ a3(Solved, { figures, run }),
-    /* @__PURE__ */ a3("ul", { class: "findings", children: figures.findings.filter((remark) => !isRunning || !remark.text.includes("--resume")).map((remark) => /* @__PURE__ */ a3("li", { children: [
+    /* @__PURE__ */ a3("ul", { class: "findings", children: figures.findings.filter((remark) => !isRunning || !/(--|\+)resume/.test(remark.text)).map((remark) => /* @__PURE__ */ a3("li", { children: [
       /* @__PURE__ */ a3("b", { children: [
         visible(remark.head),
         " "

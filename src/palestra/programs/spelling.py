@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from palestra.programs.gym_commands import COMMANDS, command_at
+from palestra.programs.gym_selectors import flag_of_override
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
@@ -26,7 +29,7 @@ _QUOTED_FLAGS: Final = re.compile(r"`(--[a-z][^`]*)`")
 _QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
 _NAMED_FLAG: Final = re.compile(
     r"(?<![\w-])(--[a-z][a-z-]*)\b"
-    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?![\w.])|auto\b|restart\b|-(?!\S)))?"
+    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?!\w|\.\w)|auto\b|restart\b|-(?!\S)))?"
 )
 """A flag in the middle of a sentence, and its value."""
 _CLAUSES: Final = re.compile(r"(; |\n)")
@@ -145,7 +148,6 @@ def _flag_of_gym(flag: str) -> str:
     """Return the flag of `gym` for a flag of `palestra`; empty when there is none. A flag of a
     collection is one of `gym eval run`.
     """
-    from palestra.cli.gym.commands import COMMANDS, command_at
     from palestra.settings import settings_by_flag
 
     name, _ = settings_by_flag().get(flag, ("", None))
@@ -161,9 +163,6 @@ def _as_flags(overrides: re.Match[str]) -> str:
     """Return quoted overrides as the flags that `gym eval run` has for them. Another override stays
     as it is.
     """
-    from palestra.cli.gym.commands import command_at
-    from palestra.cli.gym.selection import flag_of_override
-
     run = command_at("eval", "run")
     flags = {flag.setting: flag.names[0] for flag in run.flags if flag.setting} if run else {}
     words = []
@@ -192,8 +191,6 @@ def _in_words_of(program: str, command: str) -> str:
 
 def _gym_command(name: str) -> tuple[str, frozenset[str]]:
     """Return the words and the flags of the `gym` command that does what `palestra NAME` does."""
-    from palestra.cli.gym.commands import COMMANDS
-
     for command in COMMANDS:
         if name in command.same_as:
             return command.words, frozenset(n for flag in command.flags for n in flag.names)
@@ -202,8 +199,6 @@ def _gym_command(name: str) -> tuple[str, frozenset[str]]:
 
 def _field_names() -> Mapping[str, str]:
     """Return the `ng_*` program of each command of `palestra` that has one."""
-    from palestra.cli.gym.commands import COMMANDS
-
     return {
         name: field_name
         for command in COMMANDS

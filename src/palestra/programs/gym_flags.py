@@ -1,8 +1,45 @@
-"""The flags that several `gym` commands share."""
+"""The flags of `gym` commands, and those that several of them share."""
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from palestra.cli.gym.grammar import FlagKind, GymFlag
+
+class FlagKind(StrEnum):
+    """What follows a flag."""
+
+    SWITCH = "switch"
+    """Nothing: the flag itself is the value true."""
+    TEXT = "text"
+    """One text, which is a string even where it looks like a number."""
+    VALUE = "value"
+    """One value in the grammar of overrides: a number, a list, a mapping, or a text."""
+    PATHS = "paths"
+    """One text; the flag may be repeated."""
+    RANGE = "range"
+    """Two numbers, the lowest and the highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class GymFlag:
+    """A flag of a command. `names`: the long name first."""
+
+    names: tuple[str, ...]
+    about: str
+    setting: str = ""
+    """The key of the override that the flag becomes; empty: the flag is only in
+    `Invocation.flags`."""
+    kind: FlagKind = FlagKind.TEXT
+    prefix: str = ""
+    """A text in front of the value in the override."""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name in `Invocation.flags`: the long name, with underscores and without dashes."""
+        return self.names[0].lstrip("-").replace("-", "_")
+
 
 ENTRYPOINT: Final = GymFlag(
     ("--resources-server",),

@@ -1,8 +1,9 @@
 """The table of all `gym` commands."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from palestra.cli.gym.flags import (
+from palestra.programs.gym_flags import (
     BENCHMARK,
     CONFIGS,
     ENTRYPOINT,
@@ -10,13 +11,43 @@ from palestra.cli.gym.flags import (
     MODEL_TYPE,
     RESOURCES_SERVER,
     SELECTED,
+    FlagKind,
+    GymFlag,
     switch,
     text,
     value,
 )
-from palestra.cli.gym.grammar import Command, FlagKind, GymFlag
 
-HERE: Final = "palestra.cli.gym"
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its place in the command line, its flags and the function that does its work."""
+
+    group: str
+    action: str
+    about: str
+    function: str
+    """`module:attribute`, below `palestra.cli.gym`. It is called with the `Invocation` and the list of overrides, and returns
+    the exit code."""
+    flags: tuple[GymFlag, ...] = ()
+    name: str = ""
+    """How the help writes the command's own name or query, such as `[NAME]`; empty: it takes none.
+    """
+    json: bool = False
+    """Whether the command takes `--json`."""
+    runs_authors_code: bool = False
+    replaces: str = ""
+    """The `ng_*` programs with the same work, in the order of `same_as`; empty: there is none."""
+    same_as: tuple[str, ...] = ()
+    """The commands of `palestra` with the same work, such as `dataset upload`. Flags that both have
+    mean the same."""
+
+    @property
+    def words(self) -> str:
+        """The words that call the command, such as `env start`."""
+        return f"{self.group} {self.action}".strip()
+
+
 KINDS: Final = ("environment", "benchmark")
 LISTED: Final = {
     "benchmarks": "benchmarks",
@@ -56,7 +87,7 @@ LISTS: Final = tuple(
         "list",
         kind,
         f"list all {name}, or show the details of one",
-        f"{HERE}.listing:list_components",
+        "listing:list_components",
         FILTERS if kind == "environments" else (),
         name="[NAME]",
         json=True,
@@ -69,28 +100,28 @@ SEARCH: Final = Command(
     "search",
     "",
     f"find components; TYPE is one of {', '.join(LISTED)}",
-    f"{HERE}.listing:search",
+    "listing:search",
     name="[TYPE] QUERY",
     json=True,
 )
 ENV: Final = (
     Command(
         "env", "start", "start every server of the configuration, until Ctrl-C",
-        f"{HERE}.servers:start", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_run",
+        "servers:start", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_run",
         same_as=("run",),
     ),
     Command(
         "env", "status", "one line per running server; the exit code is always 0",
-        f"{HERE}.servers:status", json=True, replaces="ng_status", same_as=("status",),
+        "servers:status", json=True, replaces="ng_status", same_as=("status",),
     ),
     Command(
         "env", "resolve", "print the resolved configuration, with secrets masked",
-        f"{HERE}.servers:resolve", (*CONFIGS, *SELECTED, *MODEL), json=True,
+        "servers:resolve", (*CONFIGS, *SELECTED, *MODEL), json=True,
         replaces="ng_dump_config", same_as=("config",),
     ),
     Command(
         "env", "validate", "check a manifest or a configuration; nothing is started",
-        f"{HERE}.authoring:validate",
+        "authoring:validate",
         (
             *CONFIGS, *SELECTED, *MODEL,
             text("--kind", "What NAME is.", choices=KINDS),
@@ -101,7 +132,7 @@ ENV: Final = (
     ),
     Command(
         "env", "test", "run the verifier fixture of NAME, or the tests of servers",
-        f"{HERE}.authoring:test",
+        "authoring:test",
         (
             ENTRYPOINT,
             text("--kind", "What NAME is.", choices=KINDS),
@@ -112,7 +143,7 @@ ENV: Final = (
     ),
     Command(
         "env", "init", "make the folder of a resources server, an environment or a benchmark",
-        f"{HERE}.authoring:init",
+        "authoring:init",
         (
             ENTRYPOINT,
             text("--environment", "The name of the new environment."),
@@ -127,16 +158,16 @@ ENV: Final = (
     ),
     Command(
         "env", "publish", "check all that a published environment needs",
-        f"{HERE}.authoring:publish", (text("--kind", "What NAME is.", choices=KINDS),),
+        "authoring:publish", (text("--kind", "What NAME is.", choices=KINDS),),
         name="NAME", json=True, runs_authors_code=True,
     ),
     Command(
         "env", "prefetch", "make the Python environments of all servers, one by one",
-        f"{HERE}.servers:prefetch", (*CONFIGS, *SELECTED),
+        "servers:prefetch", (*CONFIGS, *SELECTED),
     ),
     Command(
         "env", "packages", "list the packages that a server runs with",
-        f"{HERE}.servers:packages",
+        "servers:packages",
         (ENTRYPOINT, switch("--outdated", "Only those with newer versions.", "outdated")),
         json=True, replaces="ng_pip_list", same_as=("pip-list",),
     ),
@@ -144,12 +175,12 @@ ENV: Final = (
 EVAL: Final = (
     Command(
         "eval", "prepare", "run the scripts that make the files of benchmarks",
-        f"{HERE}.evaluation:prepare", (*CONFIGS, BENCHMARK), replaces="ng_prepare_benchmark",
+        "evaluation:prepare", (*CONFIGS, BENCHMARK), replaces="ng_prepare_benchmark",
         same_as=("benchmark prepare",),
     ),
     Command(
         "eval", "run", "start the servers, run the datasets of a split, stop the servers",
-        f"{HERE}.evaluation:run",
+        "evaluation:run",
         (
             *CONFIGS, *SELECTED, *MODEL,
             text("--split", "train, validation, benchmark or example.", "split"),
@@ -173,13 +204,13 @@ EVAL: Final = (
     ),
     Command(
         "eval", "aggregate", "merge shards, and ask the running agents for the metrics",
-        f"{HERE}.evaluation:aggregate",
+        "evaluation:aggregate",
         (*CONFIGS, text("--input-glob -i", "The shards, quoted.", "input_glob"), OUTPUT),
         replaces="ng_aggregate_rollouts", same_as=("merge",),
     ),
     Command(
         "eval", "profile", "statistics of the rewards of a run",
-        f"{HERE}.evaluation:profile",
+        "evaluation:profile",
         (
             INPUTS, ROLLOUTS,
             switch(
@@ -190,7 +221,7 @@ EVAL: Final = (
     ),
     Command(
         "eval", "reverify", "verify stored responses again",
-        f"{HERE}.reverification:reverify",
+        "reverification:reverify",
         (
             *CONFIGS, *SELECTED, INPUTS, ROLLOUTS, OUTPUT, CONCURRENCY, LIMIT,
             switch("--force", "Also verifiers that do not say that they are stateless.", "force"),
@@ -208,7 +239,7 @@ EVAL: Final = (
     ),
     Command(
         "eval", "submit", "submit one Slurm job per benchmark",
-        f"{HERE}.submission:submit",
+        "submission:submit",
         (
             text("--config -c", "The file that describes the jobs (YAML).", required=True),
             switch("--dry-run", "Write the scripts, submit nothing."),
@@ -225,13 +256,13 @@ PULL_REQUEST: Final = switch("--create-pr", "hf: open a pull request.", "create_
 DATASET: Final = (
     Command(
         "dataset", "upload", "upload a file to the Hugging Face hub or to GitLab's registry",
-        f"{HERE}.data:upload", (STORAGE, NAME, REVISION, SPLIT, INPUT, PULL_REQUEST),
+        "data:upload", (STORAGE, NAME, REVISION, SPLIT, INPUT, PULL_REQUEST),
         replaces="ng_upload_dataset_to_hf, ng_upload_dataset_to_gitlab",
         same_as=("dataset upload",),
     ),
     Command(
         "dataset", "download", "download a file or splits",
-        f"{HERE}.data:download",
+        "data:download",
         (
             STORAGE, NAME, REVISION, SPLIT, ARTIFACT, REPOSITORY,
             text("--output -o", "The one file.", "output_fpath"),
@@ -242,23 +273,23 @@ DATASET: Final = (
     ),
     Command(
         "dataset", "rm", "delete a dataset from GitLab's registry, after a question",
-        f"{HERE}.data:remove", (NAME,), replaces="ng_delete_dataset_from_gitlab",
+        "data:remove", (NAME,), replaces="ng_delete_dataset_from_gitlab",
         same_as=("dataset delete",),
     ),
     Command(
         "dataset", "migrate", "move a dataset from GitLab's registry to the hub",
-        f"{HERE}.data:migrate", (NAME, REVISION, SPLIT, INPUT, ARTIFACT, PULL_REQUEST),
+        "data:migrate", (NAME, REVISION, SPLIT, INPUT, ARTIFACT, PULL_REQUEST),
         replaces="ng_gitlab_to_hf_dataset", same_as=("dataset migrate",),
     ),
     Command(
         "dataset", "render", "fill rows into a prompt template",
-        f"{HERE}.data:render",
+        "data:render",
         (INPUT, text("--prompt-config", "The template (YAML).", "prompt_config"), OUTPUT),
         replaces="ng_materialize_prompts", same_as=("render-prompts",),
     ),
     Command(
         "dataset", "collate", "check, measure and write the datasets of agents",
-        f"{HERE}.data:collate",
+        "data:collate",
         (
             *CONFIGS, RESOURCES_SERVER, MODEL_TYPE,
             text("--mode", "train_preparation or example_validation.", "mode"),
@@ -271,7 +302,7 @@ DATASET: Final = (
 DEV: Final = (
     Command(
         "dev", "test", "run Palestra's own quick tests, in a checkout of it",
-        f"{HERE}.development:test", replaces="ng_dev_test",
+        "development:test", replaces="ng_dev_test",
     ),
 )  # fmt: skip
 COMMANDS: Final = (*LISTS, SEARCH, *ENV, *EVAL, *DATASET, *DEV)

@@ -1,0 +1,49 @@
+"""The programs by which users call Palestra: the commands of `gym`, how the users of each program
+give settings, and which program a recorded command calls.
+"""
+
+from palestra.programs.collectors import collector_of, collector_program
+from palestra.programs.gym_commands import (
+    COMMANDS,
+    EVAL,
+    GROUPS,
+    LISTED,
+    Command,
+    actions_of,
+    command_at,
+)
+from palestra.programs.gym_flags import FlagKind, GymFlag
+from palestra.programs.gym_selectors import CONFIG_PATHS, SELECTORS, Selector
+from palestra.programs.spelling import (
+    PALESTRA,
+    command_words,
+    has_flags,
+    takes_overrides,
+    typed_program,
+    with_commands_of,
+    with_flags_of,
+)
+
+__all__ = [
+    "COMMANDS",
+    "CONFIG_PATHS",
+    "EVAL",
+    "GROUPS",
+    "LISTED",
+    "PALESTRA",
+    "SELECTORS",
+    "Command",
+    "FlagKind",
+    "GymFlag",
+    "Selector",
+    "actions_of",
+    "collector_of",
+    "collector_program",
+    "command_at",
+    "command_words",
+    "has_flags",
+    "takes_overrides",
+    "typed_program",
+    "with_commands_of",
+    "with_flags_of",
+]
