@@ -115,7 +115,9 @@ def test_a_verifier_that_holds_the_process_ends_the_run_in_time(
     assert nobody_is_in(world.folder)
 
 
-@pytest.mark.parametrize("how", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+@pytest.mark.parametrize(
+    "how", ["os._exit(3)", "os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"]
+)
 def test_a_verifier_that_ends_the_process_is_named_and_the_run_goes_on_without_it(
     world: World, fake: FakeEndpoint, how: str
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_verifier_that_ends_the_process_is_named_and_the_run_goes_on_without_i
 
     assert done.code == 1
     assert "error: rollout 2:0: hang/verify ended the process that it ran in" in done.err
+    assert f" in verify, {world.folder}/hang.py:21" in done.err
     again = world.run("palestra", *arguments, "--resume")
     assert "requested 4 = scored 3 + failed 1 (verifier_error 1)" in again.out, again.err
 

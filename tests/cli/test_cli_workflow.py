@@ -115,7 +115,7 @@ def test_two_environments_share_one_fleet_and_rows_find_their_agent(served: Worl
 def test_ctrl_c_leaves_no_process_and_no_port(world: World, fake: FakeEndpoint) -> None:
     fleet = start_fleet(world, MULTI_STEP, OPENAI, overrides=tuple(fake.policy))
     pids, listening = fleet.children(), ports(world)
-    assert len(pids) == 3
+    assert len(pids) == 4  # the fleet, which a guard watches, and its servers
     assert len(listening) == 4
     fleet.interrupt()
 
@@ -151,7 +151,8 @@ def test_a_second_fleet_on_the_same_head_port_names_the_first(
     first = start_fleet(world, MULTI_STEP, OPENAI, overrides=tuple(fake.policy))
     second = world.run("ng_run", f"+config_paths=[{MULTI_STEP},{OPENAI}]", world.head, *fake.policy)
 
-    assert f"another fleet (process {first.process.pid}, started 0 min ago)" in second.refused()
+    fleet = first.children()[0]
+    assert f"another fleet (process {fleet}, started 0 min ago)" in second.refused()
 
 
 def test_a_misspelt_setting_stops_the_fleet_before_it_serves(

@@ -13,6 +13,7 @@ from palestra.errors import (
     CallError,
     CallEvidence,
     DeadlineExceeded,
+    Hop,
     InfraError,
     KeptWaiting,
     RowIdentity,
@@ -57,9 +58,11 @@ class FleetOfOne:
 
     servers: list[BlockedServer] = field(default_factory=list)
     end: Exception | None = None
+    ends_after_s: float = 0.0
+    """The fleet notices its end so late."""
 
-    async def ask(self) -> None:
-        if self.end is not None:
+    async def ask(self, within_s: float) -> None:
+        if self.end is not None and within_s >= self.ends_after_s:
             raise self.end
 
     def failure(self, run: Callable[[], Awaitable[Any]]) -> BaseException:
@@ -111,6 +114,20 @@ def test_what_fails_because_the_fleet_has_ended_is_no_failure_of_the_rollout(
     died = ServerDied("server env ended")
 
     assert FleetOfOne(end=died).failure(broken) is died
+
+
+@pytest.mark.parametrize(("status", "is_awaited"), [(None, True), (500, False)])
+def test_the_end_of_the_fleet_is_awaited_after_a_request_without_a_reply(
+    status: int | None, *, is_awaited: bool
+) -> None:
+    hops = (Hop("env", status=status),)
+
+    async def broken() -> None:
+        raise InfraError("the connection broke", evidence=CallEvidence(hops))
+
+    fleet = FleetOfOne(end=ServerDied("server env ended"), ends_after_s=1.0)
+
+    assert isinstance(fleet.failure(broken), ServerDied) is is_awaited
 
 
 def test_what_blocks_a_server_is_the_same_in_another_process() -> None:

@@ -5,6 +5,7 @@ import mmap
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -141,3 +142,76 @@ def test_the_stacks_of_a_process_are_waited_for_until_they_are_whole(pulse: Puls
         time.sleep(pause_s)
 
     assert f'File "{__file__}"' in pulse.stack_text()
+
+
+PROGRAM = """
+import ctypes
+import os
+import sys
+import threading
+
+from palestra.system import Pulse, make_current
+
+pulse = Pulse.opened(int(sys.argv[1]), int(sys.argv[2]))
+make_current(pulse)
+
+
+def verify():
+    pulse.enter(b"verify", None)
+    {body}
+
+
+thread = threading.Thread(target=verify)
+thread.start()
+thread.join()
+os.kill(os.getpid(), 15)
+"""
+
+
+def last_stacks(body: str) -> tuple[int, str, list[int]]:
+    """How a program ended of which a thread executes `body`, the stacks that it left, and the thread."""
+    with Pulse.create_for_program() as (pulse, descriptors):
+        arguments = map(str, descriptors)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(body=body), *arguments],
+            pass_fds=descriptors,
+            check=False,
+        )
+    with contextlib.closing(pulse):
+        threads = [call.ident for call in pulse.executing()]
+        return done.returncode, pulse.last_stacks(done.returncode), threads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "returncode"), [("os._exit(3)", 3), ("ctypes.string_at(0)", -signal.SIGSEGV)]
+)
+def test_a_process_that_ends_itself_leaves_the_stack_of_the_thread_that_did_it(
+    body: str, returncode: int
+) -> None:
+    code, stacks, [thread] = last_stacks(body)
+
+    assert code == returncode
+    assert f"Current thread 0x{thread:016x}" in stacks
+    assert "line 15 in verify" in stacks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("os.fork() or os._exit(3); os.wait()", id="exit"),
+        pytest.param("os.fork() or ctypes.string_at(0); os.wait()", id="crash"),
+    ],
+)
+def test_how_a_fork_ended_is_not_taken_for_the_end_of_its_parent(body: str) -> None:
+    code, stacks, _ = last_stacks(body)
+
+    assert (code, stacks) == (-signal.SIGTERM, "")
+
+
+@pytest.mark.slow
+def test_a_process_that_has_closed_its_file_of_stacks_ends_all_the_same() -> None:
+    code, stacks, _ = last_stacks("os.closerange(3, 100); os._exit(3)")
+
+    assert (code, stacks) == (3, "")

@@ -29,7 +29,6 @@ from palestra.rollouts import (
     check_rows,
     discard,
     plan,
-    record_afterwards,
     reverify_command,
 )
 from palestra.settings import COMMAND_SETTINGS, CollectSettings
@@ -130,7 +129,8 @@ async def collect_with(
                     doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
                 )
             except ServerDied as died:
-                _record(died, settings)
+                if died.failure is not None or settings.output_jsonl_fpath.exists():
+                    _add_hint(died, how_to_continue(settings))
                 raise
             except Hopeless as hopeless:
                 if settings.output_jsonl_fpath.exists():
@@ -155,20 +155,6 @@ def _introduce(prepared: PreparedRun, report: Tell) -> None:
 
 def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def _record(died: ServerDied, settings: CollectSettings) -> None:
-    """Record the failed attempt whose call made the fleet end a server process."""
-    if died.failure is not None or settings.output_jsonl_fpath.exists():
-        _add_hint(died, how_to_continue(settings))
-    if died.failure is not None:
-        record_afterwards(
-            settings.output_jsonl_fpath,
-            died.failure,
-            max_attempts=settings.max_attempts,
-            elapsed_s=settings.rollout_timeout,
-            reverify_command=reverify_command(settings),
-        )
 
 
 def _add_hint(error: PalestraError, hint: str) -> None:

@@ -276,6 +276,7 @@ class RunningFleet:
         news = FleetNews(self.attached, self.http)
         client.blocked_servers = lambda: news.blocked
         client.ask_fleet = news.ask
+        client.ending_failure = news.ending_failure
         try:
             if models:
                 await ask_endpoints(client, self.own, self.observer.tell)

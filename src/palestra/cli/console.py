@@ -20,7 +20,7 @@ from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
 from palestra.programs import has_flags, typed_program, with_commands_of
-from palestra.system import exit_quickly
+from palestra.system import exit_in_order, exit_quickly
 
 if TYPE_CHECKING:
     from palestra.settings import SettingProblem
@@ -266,7 +266,7 @@ def leave_now(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(code)
+    exit_in_order(code)
 
 
 def warn_all(warnings: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from palestra.api import WAITING_LONGER, CommandObserver, ask_endpoints, unless
@@ -77,7 +77,9 @@ async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> No
     fleet = Fleet(
         config, default_placement=PROCESS, on_line=lambda who, line: notice(f"[{who}] {line}")
     )
+    tell_guard(ray_folder=str(fleet.ray_folder))
     async with fleet, head_server(fleet) as run:
+        tell_guard(fleet=asdict(run))
         show_instances(fleet.instances.values())
         if endpoints_within_s is not None:
             await unless(fleet.watch(), _wait_for_models(config, fleet, endpoints_within_s))

@@ -112,7 +112,8 @@ class Guard:
     the findings of an examination so far. `again`: how to continue. `limit_s`: how long its event
     loop may be blocked at most; `limit_of`: what may take so long; `hint`: what helps then.
     `events`: where the events of a collection go, empty once the last event is written.
-    `ray_folder`: the folder of its fleet's Ray cluster.
+    `ray_folder`: the folder of its fleet's Ray cluster. `fleet`: the run file of the fleet that other
+    commands may use.
     """
 
     SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
@@ -180,7 +181,7 @@ class Guard:
                 self._leave(os.waitstatus_to_exitcode(status))
 
     def _leave(self, code: int) -> NoReturn:
-        if self._asked is None and code:
+        if self._asked is None:
             self._end_by_itself(code)
         if code < 0:
             if -code == signal.SIGKILL:
@@ -303,20 +304,20 @@ class Guard:
 
         A process that ends in order executes no call any more.
         """
-        if self._pulse.last_beat is None or not (calls := self._pulse.executing()):
+        if self._pulse.last_beat is None:
             return
-        from palestra.fleet import process_end, row_name
-        from palestra.sandbox import CRASHES
+        from palestra.fleet import how_ended, process_end, row_name
 
-        if code < 0 and -code not in CRASHES:
-            return  # killed from outside
-        how = signal_name(-code) if code < 0 else f"exit code {code}"
-        error = process_end(calls, how)
-        if error is None or error.evidence.row is None:
-            return
-        recorded = self._record(error, time.monotonic() - calls[0].since)
-        message = f"{row_name(error.evidence.row)}: {error.message}"
-        self._give_up(message, error.hint, recorded)
+        end = process_end(self._pulse, code)
+        error = end.failure
+        if error is not None and error.evidence.row is not None:
+            recorded = self._record(error, time.monotonic() - end.since)
+            message = f"{row_name(error.evidence.row)}: {error.message}"
+            self._give_up(message, error.hint, recorded)
+        if end.circumstances:
+            message = f"the process of this command ended with {how_ended(code)}{end.circumstances}"
+            self._leave_word(message, end.hint)
+            self._give_up(message, end.hint)
 
     def _end_frozen(self, quiet_s: float) -> NoReturn:
         from palestra.fleet import blocking
@@ -341,6 +342,7 @@ class Guard:
         from palestra.rollouts import record_afterwards, record_stopped
 
         work = self._work()
+        self._leave_word(error.message, error.hint, error)
         if work.get("reverified"):
             return record_stopped(Path(work["reverified"]), error)
         if not work.get("output"):
@@ -353,6 +355,17 @@ class Guard:
             reverify_command=work.get("reverify_command", ""),
         )
         return None if result is None else result.outcome
+
+    def _leave_word(self, message: str, hint: str, failure: "CallError | None" = None) -> None:
+        """Write why the child's fleet has ended, for the commands that use it."""
+        fields = self._work().get("fleet")
+        if fields is None:
+            return
+        from palestra.fleet import RunFile, end_killed_fleet
+
+        # The guard's own message must not be lost to a disk that is full.
+        with contextlib.suppress(OSError):
+            end_killed_fleet(RunFile(**fields), message, hint, failure)
 
     def _end_unstopped(self, stop_signal: signal.Signals) -> NoReturn:
         self._kill()

@@ -9,7 +9,6 @@ swallows its cancellation, waits for a thread, or blocks the event loop.
 
 import asyncio
 import contextlib
-import os
 import signal
 import threading
 import time
@@ -22,7 +21,7 @@ from palestra.cli.console import STOPPED, leave_now, notice
 from palestra.errors import RunFailed
 from palestra.fleet import dumping_tasks, rare_collections, unfinished_work
 from palestra.server import error_text, own_frames
-from palestra.system import StopAllowance, beating, stop_allowance
+from palestra.system import StopAllowance, beating, exit_in_order, stop_allowance
 
 T = TypeVar("T")
 
@@ -132,7 +131,7 @@ class _Stop:
         if self.received is not None:
             if self.received == number and now - self._received_at < SAME_S[self.received]:
                 return
-            os._exit(128 + number)
+            exit_in_order(128 + number)
         self.received, self._received_at = signal.Signals(number), now
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._within_s = STOP_S[self.received] + self._allowance.longer_s

@@ -93,7 +93,7 @@ def run_as(name: str, words: Sequence[str], arguments: Sequence[str]) -> NoRetur
     run_command_line(command.main, args=[*arguments], prog_name=name, help_option_names=[*HELP])
 
 
-GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "test", "verify-env"})
+GUARDED = frozenset({"collect", "doctor", "eval", "reverify", "run", "test", "verify-env"})
 """Commands that run authors' code inside themselves."""
 
 

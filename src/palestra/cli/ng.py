@@ -57,6 +57,7 @@ run = _command(
     "ng_run",
     "start every server of the configuration",
     f"{CLI}.fleet_commands:run_fleet",
+    runs_authors_code=True,
     ng=True,
 )
 status = _command(

@@ -81,9 +81,9 @@ async def attempt(
         raise await _explained(error, client, identity) from None
     except DeadlineExceeded as error:
         raise await _explained(error, client, identity) from error.__cause__
-    except (InfraError, AgentError):
+    except (InfraError, AgentError) as error:
         # Where the fleet has ended, this is no failure of the rollout.
-        await client.ask_fleet()
+        await client.raise_fleet_end(error)
         raise
 
 
@@ -96,7 +96,7 @@ async def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIden
 
     Raises ServerDied: the fleet has ended.
     """
-    await client.ask_fleet()
+    await client.ask_fleet(0.0)
     blocked = client.blocked_servers()
     if overrun := next(filter(None, (server.failure_of(row) for server in blocked)), None):
         overrun.evidence = replace(overrun.evidence, hops=error.evidence.hops)

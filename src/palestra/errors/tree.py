@@ -148,7 +148,7 @@ class ServerDied(RunFailed):
     """A server process ended unexpectedly, never became ready, or was killed because a call hung.
 
     `server`: the process's name, if known. Only for a call that hung: `function`, `file` and `line`
-    are where its code was, and `failure` is the error for its rollout.
+    are where its code was. `failure`: the error for the rollout whose call hung or ended the process.
     """
 
     usual_cause = KnownCause.SERVER_DOES_NOT_START
@@ -173,7 +173,7 @@ class ServerDied(RunFailed):
 
     @property
     def row(self) -> "RowIdentity | None":
-        """The rollout whose call hung; None without one."""
+        """The rollout whose call hung or ended the process; None without one."""
         return None if self.failure is None else self.failure.evidence.row
 
 

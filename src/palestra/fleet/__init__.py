@@ -41,7 +41,7 @@ from palestra.fleet.loading import (
     load_server_class,
 )
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
-from palestra.fleet.runfile import read_ended_fleet
+from palestra.fleet.runfile import RunFile, end_killed_fleet, read_ended_fleet
 from palestra.fleet.server_profiles.picture import FunctionTimes
 from palestra.fleet.server_profiles.profiler import callgrind_of, function_times, table_of
 from palestra.fleet.sockets import (
@@ -57,6 +57,7 @@ from palestra.fleet.sockets import (
 from palestra.fleet.stacks import (
     blocking,
     executing_place,
+    how_ended,
     overrun,
     place_on,
     process_end,
@@ -99,6 +100,7 @@ __all__ = [
     "LagLog",
     "NoFleet",
     "RowRequest",
+    "RunFile",
     "RunningInstance",
     "ServerStatus",
     "Watchdog",
@@ -112,12 +114,14 @@ __all__ = [
     "check_head_port",
     "check_settings",
     "dumping_tasks",
+    "end_killed_fleet",
     "executing_place",
     "file_rows",
     "function_times",
     "head_server",
     "holder_of",
     "holders_of",
+    "how_ended",
     "http_transport",
     "http_url",
     "interpreter_for",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -20,13 +21,21 @@ from palestra.errors import (
     from_body,
 )
 from palestra.fleet.instance import InstanceState
-from palestra.fleet.runfile import RunFile, live_run_files, read_ended_fleet, read_run_file
+from palestra.fleet.runfile import (
+    EndedFleet,
+    RunFile,
+    live_run_files,
+    read_ended_fleet,
+    read_run_file,
+)
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, same_host
 from palestra.schema import JsonObject
 from palestra.server import CHECK_PATH
 from palestra.transport import BlockedServer, HttpRequest, HttpTransport, RetryReport, Target
 
 HEAD_TIMEOUT_S = 5.0
+LOOK_S: Final = 0.05
+"""The interval in seconds between looks for the word of an ending fleet."""
 BLOCKED_PATH: Final = "/blocked_servers"
 START_AGAIN: Final = "start the servers again"
 AGAIN: Final = "continue with ++resume_from_cache=true"
@@ -117,22 +126,51 @@ class FleetNews:
         self._fleet = fleet
         self._http = http
         self._asking: asyncio.Task[None] | None = None
+        self._awaiting_end: asyncio.Task[None] | None = None
+        self._stop_awaiting_at = 0.0
         self.blocked: tuple[BlockedServer, ...] = ()
 
-    async def ask(self) -> None:
+    async def ask(self, within_s: float = 0.0) -> None:
         """Ask the fleet's head. Calls at the same time share one request. Raises RunFailed: the
-        fleet has ended; ServerDied when it was because of one of its servers.
+        fleet has ended, or ends within `within_s` seconds; ServerDied when it was because of one of
+        its servers.
         """
+        await self._await_end(within_s)
         self.raise_if_ended()
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="blocked servers")
         await asyncio.shield(self._asking)
         self.raise_if_ended()
 
+    async def _await_end(self, within_s: float) -> None:
+        """Wait until the fleet has left word of its end, at most `within_s` seconds. Calls at the
+        same time share one reader of the file.
+        """
+        if within_s <= 0:
+            return
+        self._stop_awaiting_at = time.monotonic() + within_s
+        if self._awaiting_end is None or self._awaiting_end.done():
+            self._awaiting_end = asyncio.create_task(self._look_for_end(), name="end of fleet")
+        # The task goes on for those that came later.
+        await asyncio.wait({self._awaiting_end}, timeout=within_s)
+
+    async def _look_for_end(self) -> None:
+        # Another process writes the file: there is no event to wait for.
+        while self._end() is None and time.monotonic() < self._stop_awaiting_at:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
+    def _end(self) -> EndedFleet | None:
+        run = self._fleet.run
+        return None if run is None else read_ended_fleet(run)
+
+    def ending_failure(self) -> CallError | None:
+        """Return the failure of the rollout whose call ended the fleet; None without one."""
+        fleet_end = self._end()
+        return None if fleet_end is None else from_body(fleet_end.failure)
+
     def raise_if_ended(self) -> None:
         """Raise the error with which the fleet ended, when it has left word of its end."""
-        run = self._fleet.run
-        fleet_end = None if run is None else read_ended_fleet(run)
+        fleet_end = self._end()
         if fleet_end is None:
             return
         error = fleet_end.as_error()

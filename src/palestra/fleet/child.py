@@ -17,9 +17,11 @@ from typing import Final, final
 
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.orders import REFUSAL_MARK, read_refusal
+from palestra.fleet.stacks import ProcessEnd, row_name
 from palestra.system import start_async
 
 LAST_LINES = 25
+NOTHING_KNOWN: Final = ProcessEnd()
 STOP_S: Final = 3.0
 """How long, in seconds, a child has to stop in order."""
 
@@ -52,22 +54,39 @@ class ChildExit:
         except ValueError:  # most real-time signals have none
             return str(-self.returncode)
 
-    def as_error(self, *, before_ready: bool = False) -> PalestraError:
-        """Return the error that stops the fleet."""
+    def as_error(
+        self, *, before_ready: bool = False, process_end: ProcessEnd = NOTHING_KNOWN
+    ) -> PalestraError:
+        """Return the error that stops the fleet. `process_end`: which code the process executed."""
         if self.refusal is not None:
             return self.refusal
+        failure = process_end.failure
+        if failure is not None and failure.evidence.row is not None:
+            row = row_name(failure.evidence.row)
+            return ServerDied(
+                f"server {self.name} was ended by a call of {row}: {failure.message}{self._output}",
+                hint=failure.hint,
+                server=self.name,
+                failure=failure,
+            )
         when = " before it was ready" if before_ready else ""
-        lines = "".join(f"\n  | {line}" for line in self.last_lines) or " (it printed nothing)"
         hint = (
             "killed from outside: look for the kernel's out-of-memory message (dmesg)"
             if self.returncode == -signal.SIGKILL
             else "its last lines are above"
         )
         return ServerDied(
-            f"server {self.name} ended with {self.how}{when}; its last lines:{lines}",
-            hint=hint,
+            f"server {self.name} ended with {self.how}{when}{process_end.circumstances}"
+            f"{self._output or '; its last lines: (it printed nothing)'}",
+            hint=process_end.hint or hint,
             server=self.name,
         )
+
+    @property
+    def _output(self) -> str:
+        """The end of a message, with the last lines; empty when the process printed nothing."""
+        lines = "".join(f"\n  | {line}" for line in self.last_lines)
+        return lines and f"; its last lines:{lines}"
 
 
 @final

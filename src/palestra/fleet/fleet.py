@@ -129,6 +129,8 @@ class Fleet:
             logs=config.tree.get("nemo_gym_log_dir"),
         )
         self.client.blocked_servers = self._processes.blocked
+        self.client.ask_fleet = self._processes.raise_failure
+        self.client.ending_failure = self._processes.ending_failure
 
     async def __aenter__(self) -> Self:
         raise_descriptor_limit()

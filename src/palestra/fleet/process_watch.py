@@ -10,9 +10,11 @@ from palestra.fleet.child import Child
 from palestra.fleet.importing import unfinished_import
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.stacks import (
+    ProcessEnd,
     blocking,
     executing_place,
     overrun,
+    process_end,
     row_name,
     stack_of,
 )
@@ -145,6 +147,10 @@ class ProcessWatch:
             line=author_place.line,
             failure=failure,
         )
+
+    def process_end(self, returncode: int) -> ProcessEnd:
+        """Return which code the process executed when it ended with `returncode`."""
+        return process_end(self._pulse, returncode)
 
     def close(self) -> None:
         """Release the pulse."""

@@ -13,8 +13,9 @@ from typing import Final
 
 import orjson
 
-from palestra.errors import RunFailed, ServerDied, from_body
+from palestra.errors import CallError, RunFailed, ServerDied, from_body, to_body
 from palestra.fleet.sockets import http_url, reachable_host
+from palestra.fleet.stacks import row_name
 from palestra.schema import JsonDict
 from palestra.system import born_at, run_dir, write_whole
 
@@ -49,7 +50,8 @@ class EndedFleet:
     first server process that died.
 
     `servers_lived`: no server had died; the fleet was stopped, or its command failed. `failure`: the
-    error body of the rollout whose call made the fleet end a server process; None without one.
+    error body of the rollout whose call ended a server process, or made the fleet end it; None
+    without one.
     """
 
     nonce: str
@@ -87,6 +89,24 @@ def write_ended_fleet(run: RunFile, fleet_end: EndedFleet) -> None:
             if time.time() - path.stat().st_mtime > ENDED_KEPT_S:
                 path.unlink()
     _write(_ended_path(run.port).name, asdict(fleet_end))
+
+
+def end_killed_fleet(run: RunFile, reason: str, hint: str, failure: CallError | None) -> None:
+    """Do what the process of the fleet `run` could not do before it ended: write how it ended, and
+    remove its run file.
+
+    `failure`: of the rollout because of which it ended; None when this is not known.
+    """
+    row = None if failure is None else failure.evidence.row
+    culprit = "" if row is None else f"{row_name(row)}: "
+    fleet_end = EndedFleet(
+        run.nonce,
+        f"the fleet at {run.url} (process {run.pid}) has ended: {culprit}{reason}",
+        hint,
+        failure=None if failure is None else to_body(failure),
+    )
+    write_ended_fleet(run, fleet_end)
+    remove_run_file(run)
 
 
 def read_ended_fleet(run: RunFile) -> EndedFleet | None:

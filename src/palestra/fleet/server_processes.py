@@ -1,6 +1,7 @@
 """The server processes of a fleet: start, watch and stop them together."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from palestra.config import Redactor
-from palestra.errors import PalestraError, ServerDied
+from palestra.errors import CallError, PalestraError, ServerDied
 from palestra.fleet.child import Child, ChildExit
 from palestra.fleet.instance import InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
@@ -44,6 +45,23 @@ class ServerProcesses:
         assert self.failure is not None  # noqa: S101  # it is set before the event
         return self.failure
 
+    async def raise_failure(self, within_s: float) -> None:
+        """Raise the error of a server process that has failed, or that fails within `within_s`
+        seconds.
+        """
+        if self._children and self.failure is None and within_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._failed.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def ending_failure(self) -> CallError | None:
+        """Return the failure of the rollout whose call ended a server process, or made the fleet end
+        it; None without one.
+        """
+        return self.failure.failure if isinstance(self.failure, ServerDied) else None
+
     async def start(
         self, running: RunningInstance, order: WorkOrder, python: Path, sock: socket.socket
     ) -> None:
@@ -64,8 +82,9 @@ class ServerProcesses:
         sock.close()
         running.pid = running.pid or child.pid
         self._children.append(child)
-        self._watches.append(ProcessWatch(running, child, pulse))
-        self._endings.append(asyncio.create_task(self._note_ending(running, child)))
+        watch = ProcessWatch(running, child, pulse)
+        self._watches.append(watch)
+        self._endings.append(asyncio.create_task(self._note_ending(running, watch)))
 
     def _log_path(self, name: str) -> Path | None:
         if self._logs is None:
@@ -73,16 +92,17 @@ class ServerProcesses:
         self._logs.mkdir(parents=True, exist_ok=True)
         return self._logs / f"{name}.log"
 
-    async def _note_ending(self, running: RunningInstance, child: Child) -> None:
-        ending = await child.ended()
-        if child.stopping:
+    async def _note_ending(self, running: RunningInstance, watch: ProcessWatch) -> None:
+        ending = await watch.child.ended()
+        if watch.child.stopping:
             return
         before_ready = running.state is InstanceState.STARTING
         running.state = InstanceState.DEAD
         running.reason = ending.how
         if self.ending is None:
             self.ending = ending
-        self._fail(ending.as_error(before_ready=before_ready))
+        process_end = watch.process_end(ending.returncode)
+        self._fail(ending.as_error(before_ready=before_ready, process_end=process_end))
 
     def _fail(self, failure: PalestraError) -> None:
         if self.failure is None:

@@ -4,16 +4,19 @@ stacks.
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from palestra.errors import CallError, RowIdentity, add_row
+from palestra.sandbox import CRASHES
 from palestra.server import AuthorCall, AuthorsPlace, ended_process, is_servers_file, overran
-from palestra.system import Executing
+from palestra.system import Executing, Pulse, signal_name
 
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
+_ENDING_THREAD: Final = re.compile(r"^Current thread 0x([0-9a-f]+)", re.MULTILINE)
 _LAST: Final = ('  File "<string>", line 1 in <module>', "  ...\n")
 """The ends of a complete stack: where the worker's program began, or faulthandler's mark after a
 hundred frames."""
@@ -42,6 +45,14 @@ def stack_of(stacks: str, ident: int | None) -> list[str]:
 
     The main thread's stack is the last one in `stacks`.
     """
+    threads = _threads(stacks)
+    if ident is None:
+        return list(threads.values())[-1] if threads else stacks.splitlines()
+    return threads.get(ident, [])
+
+
+def _threads(stacks: str) -> dict[int, list[str]]:
+    """Return the lines of each thread's stack, in the order of `stacks`."""
     threads: dict[int, list[str]] = {}
     lines: list[str] = []
     for line in stacks.splitlines():
@@ -50,7 +61,7 @@ def stack_of(stacks: str, ident: int | None) -> list[str]:
             lines = threads.setdefault(int(thread[1], 16), [])
         else:
             lines.append(line)
-    return lines if ident is None else threads.get(ident, [])
+    return threads
 
 
 def place_on(stacks: str, ident: int | None = None) -> AuthorsPlace:
@@ -84,21 +95,91 @@ def overrun(call: Executing, stacks: str, lasted_s: float) -> CallError | None:
     return _of_call(error, author)
 
 
-def process_end(calls: Sequence[Executing], how: str) -> CallError | None:
-    """Return the failure of the rollout whose call ended its process by itself.
+NOT_KNOWN: Final = "whose code ended it is not known"
+ONE_AT_A_TIME: Final = "with --concurrency 1, only one rollout is in question the next time"
 
-    `calls`: what the process executed last. `how`: `exit code 3`, for one. Returns None unless there
-    was exactly one call of a server: of several, no one knows which it was.
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """Which code of authors a process executed when it ended by itself.
+
+    `failure`: of the rollout whose call ended the process; None when this is not certain.
+    `circumstances`: without a failure, the end of a sentence that says where the process ended, and
+    which rollouts it executed. `since`: when that call began, a `time.monotonic()` value.
     """
-    authors = [(call, author) for call in calls if (author := author_call(call)) is not None]
-    if len(authors) != 1:
-        return None
-    [(call, author)] = authors
-    author_place = executing_place(call, "")
-    error = ended_process(
-        author.server, author.path, author_place, how, server_type=author.server_type
+
+    failure: CallError | None = None
+    circumstances: str = ""
+    since: float = 0.0
+
+    @property
+    def hint(self) -> str:
+        """How to find out which rollout it was; empty when it is known, or when none is suspected."""
+        return ONE_AT_A_TIME if self.circumstances.endswith(NOT_KNOWN) else ""
+
+
+def process_end(pulse: Pulse, returncode: int) -> ProcessEnd:
+    """Return what the pulse of a process that has ended says about its end.
+
+    Several rollouts may execute code at the same time, each on a thread. The stacks that a process
+    writes as it ends name the thread that ended it, unless that was a thread of native code.
+    """
+    if returncode < 0 and -returncode not in CRASHES:
+        return ProcessEnd()  # killed from outside
+    stacks = pulse.last_stacks(returncode)
+    ending_thread = _ENDING_THREAD.search(stacks)
+    ident = None if ending_thread is None else int(ending_thread[1], 16)
+    executing = _calls_of_rollouts(pulse)
+    suspects = [(call, author) for call, author in executing if ident in {None, call.ident}]
+    if len(suspects) != 1 or (ident is None and _others_in_authors_code(stacks, suspects[0][0])):
+        return ProcessEnd(
+            circumstances=_circumstances([who for _, who in executing], stacks, ident)
+        )
+    [(call, author)] = suspects
+    failure = ended_process(
+        author.server,
+        author.path,
+        executing_place(call, stacks),
+        how_ended(returncode),
+        server_type=author.server_type,
     )
-    return _of_call(error, author)
+    return ProcessEnd(_of_call(failure, author), since=call.since)
+
+
+def how_ended(returncode: int) -> str:
+    """Return `exit code 3` or `SIGSEGV`."""
+    return signal_name(-returncode) if returncode < 0 else f"exit code {returncode}"
+
+
+def _calls_of_rollouts(pulse: Pulse) -> list[tuple[Executing, AuthorCall]]:
+    return [
+        (call, author)
+        for call in pulse.executing()
+        if (author := author_call(call)) is not None and author.row is not None
+    ]
+
+
+def _others_in_authors_code(stacks: str, call: Executing) -> bool:
+    """Whether a thread on which `call` does not run executes an author's code."""
+    stacks_of_others = (lines for ident, lines in _threads(stacks).items() if ident != call.ident)
+    return any(_is_authors(authors_place("\n".join(lines))) for lines in stacks_of_others)
+
+
+def _circumstances(executing: Sequence[AuthorCall], stacks: str, ident: int | None) -> str:
+    author_place = AuthorsPlace() if ident is None else place_on(stacks, ident)
+    text = ""
+    if _is_authors(author_place):
+        text = f" in {author_place.function}, {author_place.file}:{author_place.line}"
+    calls = sorted(
+        f"{author.server}{author.path} of {row_name(author.row)}"
+        for author in executing
+        if author.row is not None
+    )
+    return f"{text} while it executed {', '.join(calls)}; {NOT_KNOWN}" if calls else text
+
+
+def _is_authors(author_place: AuthorsPlace) -> bool:
+    return bool(author_place.file) and is_servers_file(author_place.file)
 
 
 def _of_call(error: CallError, author: AuthorCall) -> CallError:

@@ -108,7 +108,7 @@ ENV: Final = (
     Command(
         "env", "start", "start every server of the configuration, until Ctrl-C",
         "servers:start", (*CONFIGS, *SELECTED, *MODEL), replaces="ng_run",
-        same_as=("run",),
+        same_as=("run",), runs_authors_code=True,
     ),
     Command(
         "env", "status", "one line per running server; the exit code is always 0",

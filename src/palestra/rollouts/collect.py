@@ -32,6 +32,7 @@ from palestra.errors import (
     Hopeless,
     KeptWaiting,
     RowIdentity,
+    ServerDied,
     mask_error,
     status_for,
 )
@@ -341,8 +342,24 @@ class Collector:
             )
 
     async def attempt(self, job: Job, /) -> Scored | FailedRow:
-        """Run one attempt. Raises `Hopeless`: every other rollout would fail in the same way."""
+        """Run one attempt. Raises `Hopeless`: every other rollout would fail in the same way. Raises
+        ServerDied: the fleet has ended because of something else than this attempt.
+        """
+        identity = self._identity(job)
+        try:
+            return await self._attempt(job, identity)
+        except (ServerDied, asyncio.CancelledError):
+            # The end of the fleet ends this collection, and no other attempt can fail by it.
+            failure = self._client.ending_failure()
+            if failure is None or failure.evidence.row != identity:
+                raise
+            return self._failure(job, add_verify_request(failure, job))
+
+    def _identity(self, job: Job) -> RowIdentity:
         key = job.key
+        return RowIdentity(key.task, key.rollout, job.attempt, job.agent, self._run_id)
+
+    async def _attempt(self, job: Job, identity: RowIdentity) -> Scored | FailedRow:
         row = attempt_row(job.row, job.attempt)
         reported = NOTHING_REPORTED
         try:
@@ -351,7 +368,7 @@ class Collector:
             result = await run_attempt(
                 self._client,
                 row,
-                RowIdentity(key.task, key.rollout, job.attempt, job.agent, self._run_id),
+                identity,
                 job,
                 limit_s=self._limits.rollout_timeout_s,
                 deadlines=self._deadlines,

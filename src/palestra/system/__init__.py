@@ -59,6 +59,7 @@ from palestra.system.pulse import (
     Pulse,
     beating,
     current_pulse,
+    exit_in_order,
     make_current,
     watched_by,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "current_pulse",
     "die_with_parent",
     "end_group",
+    "exit_in_order",
     "exit_quickly",
     "folder_locked",
     "is_file_at",

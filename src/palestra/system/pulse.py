@@ -4,7 +4,8 @@ can run.
 A block of shared memory holds when the process's event loop ran last, and which calls of an
 author's code are executing now. Code that holds the interpreter's lock stops every thread of its
 process. It does not stop another process that reads this block: the guard of a command, or the
-fleet of a server process. A second file holds the stacks that `faulthandler` writes.
+fleet of a server process. A second file holds the stacks that `faulthandler` writes: on request, and
+when a crash or `os._exit` ends the process.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar, final
+from os import _exit
+from typing import Any, Final, NoReturn, Self, TypeVar, final
 
 from palestra.system.parents import die_with_parent, outlive_parent
 
@@ -100,6 +102,7 @@ class Pulse:
         self._entered: dict[int, _Entered] = {}
         self._is_forked = False
         """Whether this process is a fork of the one that is watched."""
+        self._writes_crashes = False
 
     @classmethod
     def create(cls) -> Self:
@@ -146,8 +149,13 @@ class Pulse:
     # Written by the process that is watched
 
     def begin(self) -> None:
-        """Make this process the watched one: from now on it writes its stacks on request."""
+        """Make this process the watched one: from now on it writes its stacks on request, and when
+        it crashes.
+        """
         faulthandler.register(STACKS_SIGNAL, file=self._stacks, all_threads=True, chain=False)
+        if not faulthandler.is_enabled():  # else somebody wants the crash in another file
+            faulthandler.enable(file=self._stacks)
+            self._writes_crashes = True
         # Not before: the signal ends a process that has no handler of it.
         struct.pack_into("<q", self._memory, _AT_PID, os.getpid())
         leave_to_parent = weakref.WeakMethod(self._leave_to_parent)
@@ -164,6 +172,17 @@ class Pulse:
         """
         self._is_forked = True
         self._texts = [None] * SLOTS
+        if self._writes_crashes:
+            faulthandler.disable()
+
+    def exit_at_once(self, status: int) -> NoReturn:
+        """End this process as `os._exit` does, and write the stacks of its threads before."""
+        # The author's code may have closed the file. The process must end all the same.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            if not self._is_forked:
+                os.write(self._stacks, f"{_FATAL_ERROR}{_OS_EXIT}\n\n".encode())
+                faulthandler.dump_traceback(file=self._stacks)
+        _exit(status)
 
     def beat(self) -> None:
         """Record that the event loop runs."""
@@ -320,6 +339,15 @@ class Pulse:
         size = os.fstat(self._stacks).st_size
         return os.pread(self._stacks, min(size, 1 << 20), 0).decode("utf-8", "replace")
 
+    def last_stacks(self, returncode: int) -> str:
+        """Return the stacks that the process wrote when it crashed or called `os._exit`, and so ended
+        with `returncode`. Empty when it wrote none.
+        """
+        _, mark, stacks = self.stack_text().rpartition(_FATAL_ERROR)
+        # A crash of which a handler of the author's code made something else is none.
+        is_of_this_end = stacks.startswith(_OS_EXIT) == (returncode >= 0)
+        return stacks if mark and is_of_this_end else ""
+
     def forget_stacks(self) -> None:
         """Empty the file of stacks for the next dump."""
         os.ftruncate(self._stacks, 0)
@@ -338,6 +366,12 @@ class Pulse:
 STACKS_SIGNAL: Final = signal.SIGRTMIN + 4 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """The signal on which a watched process writes its threads' stacks. The handler is native code, so
 it works even while other code holds the interpreter's lock."""
+
+
+_FATAL_ERROR: Final = "Fatal Python error: "
+"""The start of the line with which `faulthandler` begins the stacks of a crash."""
+_OS_EXIT: Final = "os._exit"
+"""The rest of that line when the process ended itself with `os._exit`."""
 
 
 def _anonymous_file(name: str) -> int:
@@ -359,6 +393,16 @@ def make_current(pulse: Pulse) -> None:
     """Use `pulse` as this process's pulse until the process ends."""
     pulse.begin()
     _current.set(pulse)
+    # The kernel does not say afterwards which thread called `os._exit`, nor from which line.
+    setattr(os, "_exit", pulse.exit_at_once)  # noqa: B010  # mypy takes no assignment here
+
+
+def exit_in_order(code: int) -> NoReturn:
+    """End this process as `os._exit` does, when it is not an author's code that ends it."""
+    pulse = current_pulse()
+    if pulse is not None:
+        pulse.rest()
+    _exit(code)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -80,6 +80,9 @@ def _differing(before: Any, after: Any, pointer: str) -> Iterator[str]:
 
 logger = logging.getLogger("palestra.transport")
 
+NOTICED_WITHIN_S: Final = 2.0
+"""The time in seconds in which a fleet notices that one of its processes has ended. The connections of
+that process break at once."""
 _NOT_THE_SERVERS_OWN = frozenset({408, 429, 502, 503, 504})
 """Statuses of a proxy, or of a server that is too busy: the request was rejected and never ran."""
 
@@ -166,9 +169,20 @@ class ServerClient:
         """What each run has met at the endpoints of those model servers."""
         self.blocked_servers: Callable[[], Sequence[BlockedServer]] = tuple
         """The server processes whose event loops are blocked now, as their fleet knows."""
-        self.ask_fleet: Callable[[], Awaitable[None]] = _nothing_to_ask
+        self.ask_fleet: Callable[[float], Awaitable[None]] = _nothing_to_ask
         """Brings `blocked_servers` up to date when another process watches the servers. Raises
-        ServerDied: the fleet has ended."""
+        ServerDied: the fleet has ended, or ends within so many seconds."""
+        self.ending_failure: Callable[[], CallError | None] = _no_failure
+        """Returns the failure of the rollout whose call ended the fleet; None without one."""
+
+    async def raise_fleet_end(self, error: CallError) -> None:
+        """Raise ServerDied when the fleet has ended, which explains `error`.
+
+        A server that has sent no reply may have ended just now: wait for its fleet to notice it.
+        """
+        hops = error.evidence.hops
+        is_without_reply = bool(hops) and hops[-1].status is None
+        await self.ask_fleet(NOTICED_WITHIN_S if is_without_reply else 0.0)
 
     def standing_still(self) -> list[str]:
         """Return one sentence for each server process whose event loop is blocked now."""
@@ -394,7 +408,11 @@ async def _sent_here(
     )
 
 
-async def _nothing_to_ask() -> None:
+def _no_failure() -> None:
+    return None
+
+
+async def _nothing_to_ask(_within_s: float) -> None:
     return None
 
 

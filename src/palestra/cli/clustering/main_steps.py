@@ -59,6 +59,7 @@ from palestra.settings import (
     existing_paths,
     load,
 )
+from palestra.system import exit_in_order
 
 JOB_DIR, NONCE, DRAIN_FILE, JOB_NAME = (
     "PALESTRA_JOB_DIR",
@@ -123,7 +124,7 @@ def _stop_without_lease(environment: Mapping[str, str]) -> None:
         saying.join(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(STOP_S[signal.SIGTERM] + 1.0)
-        os._exit(128 + signal.SIGTERM)
+        exit_in_order(128 + signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="lease").start()
 

@@ -20,6 +20,7 @@ from palestra.errors import (
     ConfigError,
     DeadlineExceeded,
     Hopeless,
+    InfraError,
     InputDataError,
     Outcome,
     RowIdentity,
@@ -311,7 +312,7 @@ class Verifier:
 
     async def verify(self, job: RowJob[StoredRow]) -> Verified | Unverified:
         """Return the new result row, or the failure. Raises Hopeless: every row would fail in the
-        same way.
+        same way. Raises ServerDied: the fleet has ended.
         """
         stored = job.source
         identity = _row_identity(stored)
@@ -335,6 +336,9 @@ class Verifier:
             await self._wait_for_the_fleet()
             error = late
         except CallError as failed:
+            if isinstance(failed, InfraError):
+                # Where the fleet has ended, this is no failure of the row.
+                await self._client.raise_fleet_end(failed)
             error = failed
         return _unverified(stored, described(error))
 
