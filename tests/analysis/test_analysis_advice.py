@@ -46,6 +46,32 @@ def test_advice_about_a_run_names_its_path_and_a_file_that_does_not_exist(
     assert advice == "`palestra select out/r.jsonl --failed --out out/r_again_2.jsonl` writes them"
 
 
+VERIFIED = "palestra reverify {0} {1} --with-failures --output {2} --config c.yaml` scores 1"
+
+
+def test_advice_about_a_run_that_was_copied_is_about_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("out 2").mkdir()
+    Path("out 2/r.jsonl").touch()
+    recorded = VERIFIED.format("--rollouts", "out/r.jsonl", "out/r_reverified.jsonl")
+
+    advice = advice_about("out 2/r.jsonl")(recorded)
+
+    assert advice == VERIFIED.format("--rollouts", "'out 2/r.jsonl'", "'out 2/r_reverified.jsonl'")
+
+
+def test_advice_about_a_run_in_its_place_keeps_the_recorded_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.jsonl").touch()
+    recorded = VERIFIED.format("--rollouts", "r.jsonl", "elsewhere.jsonl")
+
+    assert advice_about("r.jsonl")(recorded) == recorded
+
+
 def test_advice_about_shards_names_their_glob(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,17 @@ def test_azure_is_found_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None
     assert server_of(settings)[0] == "azure_openai_model"
 
 
+def test_openai_is_asked_at_the_url_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    reports: list[str] = []
+
+    settings = model_config("openai:gpt", ModelContext(report=reports.append))
+
+    assert settings["policy_base_url"] == "https://gateway.example/v1"
+    assert any("OPENAI_BASE_URL" in text for text in reports)
+
+
 def test_azure_without_a_url_says_how_to_give_it() -> None:
     error = refused("azure:gpt")
 
@@ -287,6 +298,6 @@ def test_the_page_has_the_whole_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "topics" / "models.md").read_text()
 
     for name, row in PROVIDERS.items():
-        url = f"`{row.base_url}`" if row.base_url else f"`@URL` or `{row.url_variable}`"
+        url = " or ".join(f"`{x}`" for x in (row.base_url or "@URL", row.url_variable) if x)
         key = f"`{row.key_variable}`" + ("" if row.key_needed else ", optional")
         assert name == "local" or f"| `{name}` | {url} | {key} | `{row.dialect}` |" in page

@@ -277,6 +277,30 @@ def test_two_runs_are_compared_and_scored(shelf: Path, model: str) -> None:
     assert [scores.name for scores in table.models] == ["a", "b"]
 
 
+def test_runs_with_other_prompts_are_scored_where_this_is_allowed(shelf: Path, model: str) -> None:
+    runs = [
+        evaluated(shelf, model, data=[{"question": text, "total": 1}]) for text in ("1+0", "1 + 0")
+    ]
+
+    with pytest.raises(InputDataError) as refused:
+        palestra.scores(runs, k=1, allow_unmatched=True)
+    table = palestra.scores(runs, k=1, allow_different_rows=True)
+
+    assert "allow_unmatched" not in refused.value.hint
+    assert "allow_different_rows" in refused.value.hint
+    assert [scores.tasks for scores in table.models] == [1]
+
+
+@pytest.mark.parametrize("band", [(0.9, 0.1), (0.5,), "0.1..0.9", (-1, 1)])
+def test_a_band_that_is_no_range_of_pass_rates_is_refused(
+    shelf: Path, model: str, band: object
+) -> None:
+    run = evaluated(shelf, model, data=[{"question": "1+0", "total": 1}])
+
+    with pytest.raises(ConfigError, match="band="):
+        run.select(band=band)  # type: ignore[arg-type]
+
+
 def test_a_run_becomes_a_table_with_a_row_per_request(shelf: Path, model: str) -> None:
     run = evaluated(shelf, model)
     frame = run.to_pandas()

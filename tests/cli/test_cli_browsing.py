@@ -30,6 +30,7 @@ def test_a_misspelt_kind_is_refused_with_those_there_are(world: World) -> None:
     error = world.run("palestra", "list", "--kind", "envs").refused()
 
     assert "--kind" in error
+    assert "'envs'" in error
     assert all(kind in error for kind in KINDS)
 
 

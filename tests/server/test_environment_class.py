@@ -420,6 +420,16 @@ def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: P
         defined(load_module(file).Sums)
 
 
+@pytest.mark.parametrize("name", ["strat", "gald", "repli"])
+def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
+    name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(f"{MISSPELT.format(line='prompt')}\n    def {name}(self):\n        pass\n")
+    with pytest.raises(ConfigError, match=rf"Sums\.{name}; did you mean"):
+        defined(load_module(file).Sums)
+
+
 class Paced(Environment):
     """A class with an attribute of its own, which its code reads."""
 
@@ -442,6 +452,20 @@ def test_a_weight_whose_name_is_a_slip_of_a_component_is_refused() -> None:
     reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn("4"))
     assert reply.status == 500
     assert "did you mean 'correct'?" in error_of(reply)["message"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "weight"), [("tidi", "tidy"), ("tydy", "tidy"), ("Tidy", "tidy")]
+)
+def test_a_weight_of_one_word_with_another_letter_or_case_is_a_slip(
+    returned: str, weight: str
+) -> None:
+    cls = with_verify(lambda self: {"right": 1, returned: 1}, weights={"right": 0.8, weight: 0.2})
+
+    reply = ask(server_of(server_class_of(defined(cls))), "/verify", turn("4"))
+
+    assert reply.status == 500
+    assert f"did you mean {returned!r}?" in error_of(reply)["message"]
 
 
 def annotated(self: Any) -> float:

@@ -1,17 +1,24 @@
 """Writes advice about a run for the users of the program that collected it."""
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from palestra.analysis.run_head import run_head
 from palestra.analysis.sources import Files, rollout_files
 from palestra.errors import InputDataError
 from palestra.programs import collector_program, with_flags_of
-from palestra.rollouts import argument_of, outputs_of
+from palestra.rollouts import argument_of, options_of_reverify, outputs_of
 from palestra.schema import SELECT_FAILED, RunPaths, bare_name
 from palestra.system import shown, unused
+
+_VERIFIED_FILES: Final = re.compile(
+    r"--rollouts (?P<rollouts>'[^']*'|[^\s'`]+) --with-failures --output (?:'[^']*'|[^\s'`]+)"
+)
+"""The files of the run in a command of `reverify_command`."""
 
 
 def advice_about(run: Files) -> Callable[[str], str]:
@@ -42,7 +49,19 @@ def _outputs(run: Files) -> Sequence[Path]:
 def _completed(outputs: Sequence[Path], program: str, advice: str) -> str:
     if SELECT_FAILED in advice:
         advice = advice.replace(SELECT_FAILED, _select_failed(outputs))
+    if len(outputs) == 1:
+        advice = _VERIFIED_FILES.sub(partial(_of_this_run, outputs[0]), advice)
     return with_flags_of(program, advice, only_of_collections=True)
+
+
+def _of_this_run(output: Path, recorded: re.Match[str]) -> str:
+    """Return the files of a recorded `reverify` command; those of `output` when the run was moved or
+    copied since.
+    """
+    (rollouts,) = shlex.split(recorded["rollouts"])
+    if Path(rollouts).absolute() == output.absolute():
+        return recorded[0]
+    return shlex.join(options_of_reverify(output))
 
 
 def _select_failed(outputs: Sequence[Path]) -> str:

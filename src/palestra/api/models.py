@@ -263,7 +263,12 @@ def _refuse_wrong_form(
 
 def _url_of(parsed: ModelName, provider: Provider, context: ModelContext) -> str:
     variable = provider.url_variable
-    url = parsed.url or (os.environ.get(variable, "") if variable else "") or provider.base_url
+    if parsed.url:
+        return parsed.url
+    if variable and (own_url := os.environ.get(variable)):
+        context.report(f"the URL for {parsed} is that of {variable}: {own_url}")
+        return own_url
+    url = provider.base_url
     if not url:
         setting = f"set {variable}, or " if variable else ""
         raise ConfigError(

@@ -1,6 +1,7 @@
 """A run as a value: what it is, how it ended, its rollouts, and what can be computed from it."""
 
 import glob
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -169,11 +170,11 @@ class Run:
 
         `by_learnability`: the most learnable first. `failed`: the tasks with at least one rollout
         that has no reward, to collect them again; only `limit` goes with it. The other parameters
-        are the options of `palestra select`. Raises ConfigError: `failed` is set with another
-        criterion.
+        are the options of `palestra select`. Raises ConfigError: `band` is not a range of pass
+        rates, or `failed` is set with another criterion.
         """
         criteria = SelectionCriteria(
-            band=None if band is None else RateBand(*band),
+            band=None if band is None else _band(band),
             min_rollouts=min_rollouts,
             max_tokens=max_tokens,
             solved_at=solved_at,
@@ -429,6 +430,20 @@ def _opened(outputs: Sequence[Path]) -> Run:
         live=_is_live(output),
         outputs=tuple(path.absolute() for path in outputs),
     )
+
+
+def _band(band: tuple[float, float]) -> RateBand:
+    """Return the band of pass rates. Raises ConfigError: it is none."""
+    try:
+        low, high = map(float, band)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not 0 <= low <= high <= 1:
+        raise ConfigError(
+            f"band={band!r} is not (LOW, HIGH) with 0 <= LOW <= HIGH <= 1",
+            hint="for example band=(0.1, 0.9)",
+        )
+    return RateBand(low, high)
 
 
 def _is_live(output: Path) -> bool:

@@ -265,18 +265,22 @@ def scores(
     *,
     k: int = 4,
     allow_unmatched: bool = False,
+    allow_different_rows: bool = False,
 ) -> ScoreTable:
     """Score every model over its seeds.
 
     `runs`: the runs, or pairs of a model name and a run; runs with one name are the seeds of this
-    model. Without a name, the model named in the rollouts is used. Raises InputDataError: the runs share no
-    task.
+    model. Without a name, the model named in the rollouts is used. `allow_unmatched`: leave out tasks
+    that the runs do not share. `allow_different_rows`: match tasks by index although their rows
+    differ. Raises InputDataError: the runs share no task.
     """
     pairs = [run if isinstance(run, tuple) else ("", run) for run in runs]
     named_paths = [(name, _rollouts_of(run)) for name, run in pairs]
     refuse_shared_files([path for _, path in named_paths])
     sides = [load_side(path, name=path) for _, path in named_paths]
-    tasks, notices = _shared_tasks(sides, allow_unmatched=allow_unmatched)
+    tasks, notices = _shared_tasks(
+        sides, allow_unmatched=allow_unmatched, allow_different_rows=allow_different_rows
+    )
     notices += [f"{side.name}: {text}" for side in sides for text in side.frame.notices]
     by_name: dict[str, list[SeedRun]] = {}
     for (name, _), side in zip(named_paths, sides, strict=True):
@@ -287,16 +291,21 @@ def scores(
 
 
 def _shared_tasks(
-    sides: Sequence[ComparedRun], *, allow_unmatched: bool
+    sides: Sequence[ComparedRun], *, allow_unmatched: bool, allow_different_rows: bool
 ) -> tuple[list[TaskIndex], list[str]]:
-    """Return the tasks that all runs have with equal rows, and notices. Raises the errors of
+    """Return the tasks that all runs have, and notices. Options and errors are those of
     `pair_tasks`.
     """
     first = sides[0]
     tasks = list(first.frame.requests.tasks)
     notices: list[str] = []
     for next_side in sides[1:]:
-        pairs = pair_tasks(first, next_side, allow_unmatched=allow_unmatched)
+        pairs = pair_tasks(
+            first,
+            next_side,
+            allow_unmatched=allow_unmatched,
+            allow_different_rows=allow_different_rows,
+        )
         notices += [f"{next_side.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
         tasks = [task for task in tasks if task in shared]

@@ -42,7 +42,12 @@ def show_scores(args: ScoresArgs) -> int:
             "--json and --fractions cannot be combined: the JSON is always in percent"
         )
     runs = [_label_and_path(run) for run in args.runs]
-    scored = scores(runs, k=args.k, allow_unmatched=args.allow_unmatched)
+    scored = scores(
+        runs,
+        k=args.k,
+        allow_unmatched=args.allow_unmatched,
+        allow_different_rows=args.allow_different_rows,
+    )
     for text in scored.notices:
         notice(text)
     models = scored.models

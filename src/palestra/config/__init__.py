@@ -52,6 +52,7 @@ from palestra.config.paths import (
 )
 from palestra.config.ports import allocate_ports
 from palestra.config.problems import (
+    LEAST_REPLACED,
     did_you_mean,
     is_one_slip,
     is_variant,
@@ -87,6 +88,7 @@ __all__ = [
     "ENVIRONMENT_FILE",
     "EXTRA_ROOTS",
     "FLEET_KEYS",
+    "LEAST_REPLACED",
     "MASK",
     "PACKAGE_ROOT",
     "RESERVED_KEYS",

@@ -9,6 +9,9 @@ from palestra.errors import ConfigError, Problem
 _SLIP: Final = 0.85
 """The least similarity of a slip: one or two letters of a usual name."""
 
+LEAST_REPLACED: Final = 4
+"""The length from which a word with one wrong letter is most likely misspelt."""
+
 _MISSPELT: Final = 0.75
 """The least similarity of a key to a setting that is required and missing."""
 

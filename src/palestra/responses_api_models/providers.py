@@ -41,7 +41,7 @@ class Provider(BaseModel):
     """Whether requests without a key are refused. False for servers on the user's own machines."""
     dialect: Dialect = Dialect.CHAT
     url_variable: str = ""
-    """The environment variable with the base URL, for providers whose users have one each."""
+    """The environment variable with the base URL of the user's own endpoint or gateway."""
     model_server: str = ""
     """The model server for this provider, when it is not the one of its dialect."""
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -75,6 +75,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
         # https://platform.openai.com/docs/api-reference/introduction
         "openai": Provider(
             base_url="https://api.openai.com/v1",
+            url_variable="OPENAI_BASE_URL",
             key_variable="OPENAI_API_KEY",
             dialect=Dialect.RESPONSES,
             max_tokens_parameter="max_completion_tokens",

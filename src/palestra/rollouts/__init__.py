@@ -61,6 +61,7 @@ from palestra.rollouts.results import (
     FailedRow,
     Scored,
     checked,
+    options_of_reverify,
     reverify_command,
 )
 from palestra.rollouts.reverification.files import (
@@ -179,6 +180,7 @@ __all__ = [
     "materialize",
     "merge",
     "open_for_events",
+    "options_of_reverify",
     "output_beside",
     "outputs_of",
     "plan",

@@ -123,11 +123,15 @@ def _same(row_value: Any, request_value: Any) -> bool:
 
 def reverify_command(settings: CollectSettings) -> str:
     """Return the command that verifies all responses of the run again."""
-    output = settings.output_jsonl_fpath
-    reverified = output.with_name(f"{output.stem}_reverified.jsonl")
-    options = ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
-    words = (settings.reverify_words, shlex.join(options), settings.verified_by)
+    options = shlex.join(options_of_reverify(settings.output_jsonl_fpath))
+    words = (settings.reverify_words, options, settings.verified_by)
     return " ".join(filter(None, words))
+
+
+def options_of_reverify(output: Path) -> list[str]:
+    """Return the options that verify all responses of the run with this output again."""
+    reverified = output.with_name(f"{output.stem}_reverified.jsonl")
+    return ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
 
 
 def has_answers(failures: Path) -> bool:

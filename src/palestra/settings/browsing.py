@@ -1,17 +1,20 @@
 """Settings of the commands that show what there is: `list`, `show`, `runs`, `completion`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from palestra.config import Flag, flag
 from palestra.settings.base import JsonArgs, Settings
 
+_Kind = Literal["environments", "agents", "models", "benchmarks"]
+
 
 def _plural(kind: Any) -> Any:
     """Return `environments` for `environment`; other values unchanged."""
-    return kind if not isinstance(kind, str) or kind.endswith("s") else f"{kind}s"
+    plural = f"{kind}s"
+    return plural if plural in get_args(_Kind) else kind
 
 
 class ListArgs(JsonArgs):
@@ -21,7 +24,7 @@ class ListArgs(JsonArgs):
         default=(), description="Only what is like each of these words."
     )
     kind: Annotated[
-        Literal["environments", "agents", "models", "benchmarks"] | None,
+        _Kind | None,
         BeforeValidator(_plural),
         flag("--kind", metavar="KIND"),
     ] = Field(default=None, description="environments, agents, models or benchmarks.")

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Final
 
-from palestra.config import is_one_slip, is_variant, slip_of
+from palestra.config import LEAST_REPLACED, is_one_slip, is_variant, slip_of
 
 _OTHER_PARAMETERS: Final = frozenset(
     {
@@ -24,9 +24,6 @@ _OTHER_PARAMETERS: Final = frozenset(
     | {"frequency_penalty", "presence_penalty", "repetition_penalty", "ignore_eos"}
 )
 """Parameters that some endpoints have beside those of the Responses API."""
-
-_LEAST_LETTERS: Final = 4
-"""The length from which a word with one wrong letter is most likely misspelt."""
 
 
 def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
@@ -49,7 +46,7 @@ def _near(name: str) -> str | None:
     if plain_name in _known_names():
         return plain_name
     slips = (
-        p for p in sorted(_known_names()) if is_one_slip(name, p, least_replaced=_LEAST_LETTERS)
+        p for p in sorted(_known_names()) if is_one_slip(name, p, least_replaced=LEAST_REPLACED)
     )
     near = slip_of(name, _known_names()) or next(slips, None)
     return None if near is None or is_variant(name, near) else near

@@ -257,6 +257,9 @@ class ScoresArgs(JsonArgs):
     allow_unmatched: bool = Field(
         default=False, description="Leave out tasks that the runs do not share."
     )
+    allow_different_rows: bool = Field(
+        default=False, description="Match tasks by index although their rows differ."
+    )
     as_markdown: Annotated[bool, flag("--markdown")] = Field(
         default=False, description="As Markdown."
     )

@@ -132,7 +132,7 @@ def pair_tasks(
             "and are left out"
         )
         if not tasks:
-            raise _different(a, b, different, len(different))
+            raise _different(a, b, different, len(different), left_out=True)
     elif different:
         notices.append(f"{len(different)} tasks are paired although their rows differ")
     tasks_of_b = [in_b[task] for task in tasks]
@@ -195,16 +195,25 @@ def _unpaired(
 
 
 def _different(
-    a: ComparedRun, b: ComparedRun, different: Sequence[TaskIndex], shared: int
+    a: ComparedRun,
+    b: ComparedRun,
+    different: Sequence[TaskIndex],
+    shared: int,
+    *,
+    left_out: bool = False,
 ) -> InputDataError:
+    """Return the error for shared tasks with different rows. `left_out`: whether such tasks were left
+    out, so that none remained.
+    """
     tasks_named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
     ellipsis = ", …" if len(different) > SHOWN else ""
     moved = _moved(a, b, {task: task for task in different})
+    leave_out = "" if left_out else f"{ALLOW_UNMATCHED} leaves these tasks out; "
     hint = (
         _of_moved(moved)
         if moved
-        else f"{ALLOW_UNMATCHED} leaves these tasks out; {ALLOW_DIFFERENT_ROWS} compares them "
-        "anyway, for example two prompt templates over one dataset"
+        else f"{leave_out}{ALLOW_DIFFERENT_ROWS} compares them anyway, for example two prompt "
+        "templates over one dataset"
     )
     return InputDataError(
         f"{len(different)} of {shared} tasks have a different prompt or row in {b.rollouts} than "

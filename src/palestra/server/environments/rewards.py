@@ -8,7 +8,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, Final
 
-from palestra.config import is_one_slip, is_variant
+from palestra.config import LEAST_REPLACED, is_one_slip, is_variant
 from palestra.errors import VerifierError
 from palestra.schema import (
     EXTRACTED_ANSWER,
@@ -102,7 +102,8 @@ def _refuse_slips(names: Collection[str], weights: Mapping[str, float], where: s
         name, near = slips[0]
         raise VerifierError(
             f"weights has {name!r}, but {where} returned no such component; did you mean {near!r}?",
-            hint=f"write {near!r} in weights; {near!r} without a weight would count once",
+            hint=f"write {near!r} in weights; {near!r} without a weight would count once. A component "
+            "that is meant beside it needs a weight of its own",
         )
 
 
@@ -113,8 +114,17 @@ def _slips(names: frozenset[str], weights: frozenset[str]) -> tuple[tuple[str, s
         (name, near)
         for name in sorted(weights - names)
         for near in sorted(unweighted)
-        if is_one_slip(name, near) and not is_variant(name, near, plural=True)
+        if _is_slip(name, near)
     )
+
+
+def _is_slip(name: str, near: str) -> bool:
+    """Whether one name is most likely meant to be the other. A replaced letter may make another name
+    where the name has several words: `f1_micro` and `f1_macro`.
+    """
+    least_replaced = math.inf if "_" in name else LEAST_REPLACED
+    is_near = is_one_slip(name, near, least_replaced=least_replaced)
+    return name.lower() == near.lower() or (is_near and not is_variant(name, near, plural=True))
 
 
 def _component(name: Any, value: Any, where: str) -> float:
