@@ -31,7 +31,9 @@ class Gym:
         assert command is not None
         self._capsys.readouterr()
         invocation = with_config_files(parse(command, words), SearchPaths.of())
-        code: int = imported(command.function)(invocation, list(invocation.overrides))
+        code: int = imported(f"palestra.cli.gym.{command.function}")(
+            invocation, list(invocation.overrides)
+        )
         self.out, self.err = self._capsys.readouterr()
         return code
 
