@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
@@ -20,9 +21,9 @@ from palestra.compat.nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from palestra.compat.rows import is_replaying, recorded_reply
-from palestra.config import ConfigTree, ServerType
+from palestra.config import ConfigTree, ServerType, read_settings
 from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
-from palestra.fleet import server_client
+from palestra.fleet import HeadAddress, attach, http_transport, server_client
 from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
 from palestra.schema import encode_json
 from palestra.server import Server
@@ -155,6 +156,8 @@ class ServerClient(BaseModel):
     """A client that calls the servers of a fleet by instance name.
 
     A client made from a configuration alone calls each server at its configured `host` and `port`.
+    Where the configuration has no server, as in a script of its own, the head server says where they
+    are.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -190,8 +193,10 @@ class ServerClient(BaseModel):
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
-        """Return the configured host and port of the head server."""
-        return _head_server(_global_config_dict())
+        """Return the configured host and port of the head server: those of env.yaml in a process
+        without a configuration.
+        """
+        return _head_server(_global_config_dict() or _own_settings())
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
@@ -316,8 +321,14 @@ class ServerClient(BaseModel):
 
     def _client(self) -> FleetClient:
         if self._fleet is None:
-            tree = _plain(self.global_config_dict)
-            self._fleet = server_client(_targets(tree), tree, token=tree.get("fleet_token") or "")
+            tree = _plain(self.global_config_dict) or _own_settings()
+            token = str(tree.get("fleet_token") or "")
+            targets = _targets(tree)
+            if not targets:
+                address = self.head_server_config
+                head = HeadAddress(address.host, address.port or DEFAULT_HEAD_SERVER_PORT, token)
+                targets = _targets_of_fleet(head, tree)
+            self._fleet = server_client(targets, tree, token=token)
         return self._fleet
 
 
@@ -399,6 +410,29 @@ def _targets(tree: ConfigTree) -> dict[str, Target]:
             url = f"http://{settings.get('host') or '127.0.0.1'}:{settings['port']}"
             targets[name] = Target(name, kind, (url,))
     return targets
+
+
+def _targets_of_fleet(head: HeadAddress, tree: ConfigTree) -> dict[str, Target]:
+    """Return where the servers of the fleet are whose head server is at `head`.
+
+    Raises NoFleet: none answers there. Waits: a script asks once, before its first request.
+    """
+
+    async def targets() -> dict[str, Target]:
+        http = http_transport(tree)
+        try:
+            return (await attach(head, http)).targets()
+        finally:
+            await http.aclose()
+
+    # The caller's thread may have an event loop that runs.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, targets()).result()
+
+
+def _own_settings() -> dict[str, Any]:
+    """Return what env.yaml says about the head server of a fleet."""
+    return read_settings(["head_server", "fleet_token"])
 
 
 def _plain(tree: Any) -> dict[str, Any]:
