@@ -2,15 +2,13 @@
 
 import json
 import os
-import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from field_project import CONFIGS, FIELD, copied_project, free_port
+from field_fleets import ng_command, running_fleet
+from field_project import CONFIGS, FIELD, copied_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -22,48 +20,15 @@ REWARDS = {
 }
 
 
-def command(name: str, *arguments: str) -> list[str]:
-    called = f"import sys; from palestra.cli.ng import {name}; sys.argv[0] = 'ng'; {name}()"
-    return [sys.executable, "-B", "-c", called, *arguments]
-
-
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PALESTRA_RUN_DIR": str(tmp_path / "run"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@contextmanager
-def running_fleet(
-    project: Path, environment: dict[str, str], *overrides: str
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The override that leads to the head of a fleet that runs in `project`, and its process."""
-    override = f"++head_server.port={free_port()}"
-    fleet = subprocess.Popen(
-        command("run", f"+config_paths=[{','.join(CONFIGS)}]", override, *overrides),
-        cwd=project,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert fleet.stdout is not None
-    said = []
-    for line in fleet.stdout:  # ends with the process: the test's timeout bounds it
-        said.append(line)
-        if "servers ready!" in line:
-            break
-    else:
-        pytest.fail("".join(said))
-    yield override, fleet
-    if fleet.poll() is None:
-        fleet.send_signal(signal.SIGINT)
-    fleet.communicate(timeout=20)
-
-
 @pytest.fixture
 def head(environment: dict[str, str]) -> Iterator[str]:
     """The override that leads to a running fleet's head server."""
-    with running_fleet(FIELD, environment) as (override, _):
+    with running_fleet(FIELD, environment, CONFIGS) as (override, _):
         yield override
 
 
@@ -73,7 +38,7 @@ def collected(
     """The end of `ng_collect_rollouts` with the rows of the project."""
     rows = ("+input_jsonl_fpath=data/rows.jsonl", f"+output_jsonl_fpath={output}")
     return subprocess.run(
-        command("collect_rollouts", *rows, *overrides),
+        ng_command("collect_rollouts", *rows, *overrides),
         cwd=project,
         env=environment,
         capture_output=True,
@@ -110,10 +75,10 @@ def test_a_verifier_that_blocks_its_process_costs_its_own_rollout_alone(
     (project / "data/rows.jsonl").write_text(f"{right}\n{blocked}\n{right}\n{right}")
     attempts = ("+rollout_timeout=4", "+max_attempts=1", "+num_samples_in_parallel=3")
 
-    with running_fleet(project, environment) as (head, fleet):
+    with running_fleet(project, environment, CONFIGS) as (head, fleet):
         done = collected(project, environment, output, head, *attempts)
         fleet.wait(timeout=20)
-    with running_fleet(project, environment) as (head, _):
+    with running_fleet(project, environment, CONFIGS) as (head, _):
         collected(project, environment, output, head, *attempts, "+resume_from_cache=true")
 
     assert "rollout 1:" in done.stderr, done.stderr

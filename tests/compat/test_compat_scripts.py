@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from field_fleets import running_fleet
 from field_project import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -71,32 +72,13 @@ def test_a_script_finds_the_servers_of_a_running_fleet_by_its_head(tmp_path: Pat
     (folder / "app.py").write_text(APP)
     (tmp_path / "echo.yaml").write_text(CONFIG)
     (tmp_path / "client.py").write_text(SCRIPT)
-    port = free_port()
     env = {**os.environ, "PALESTRA_RUN_DIR": str(tmp_path / "run")}
-    called = "import sys; from palestra.cli.ng import run; sys.argv[0] = 'ng_run'; run()"
-    overrides = ["+config_paths=[echo.yaml]", f"++head_server.port={port}"]
-    fleet = subprocess.Popen(
-        [sys.executable, "-c", called, *overrides],
-        cwd=tmp_path,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        printed = []
-        for line in fleet.stdout or ():
-            printed.append(line)
-            if "servers ready!" in line:
-                break
-        else:
-            pytest.fail("".join(printed))
-        by_address = script(tmp_path, env, str(port))
+
+    with running_fleet(tmp_path, env, ["echo.yaml"]) as (override, _):
+        port = override.partition("=")[2]
+        by_address = script(tmp_path, env, port)
         (tmp_path / "env.yaml").write_text(f"head_server: {{port: {port}}}\n")
         by_env_yaml = script(tmp_path, env)
-    finally:
-        fleet.terminate()
-        fleet.communicate(timeout=30)
 
     assert by_address.stdout == "0.25\n", by_address.stderr
     assert by_env_yaml.stdout == "0.25\n", by_env_yaml.stderr

@@ -1,7 +1,7 @@
 """A run as a value: what it is, how it ended, its rollouts, and what can be computed from it."""
 
+import contextlib
 import glob
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -434,16 +434,14 @@ def _opened(outputs: Sequence[Path]) -> Run:
 
 def _band(band: tuple[float, float]) -> RateBand:
     """Return the band of pass rates. Raises ConfigError: it is none."""
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         low, high = map(float, band)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not 0 <= low <= high <= 1:
-        raise ConfigError(
-            f"band={band!r} is not (LOW, HIGH) with 0 <= LOW <= HIGH <= 1",
-            hint="for example band=(0.1, 0.9)",
-        )
-    return RateBand(low, high)
+        if (rates := RateBand(low, high)).is_valid:
+            return rates
+    raise ConfigError(
+        f"band={band!r} is not (LOW, HIGH) with 0 <= LOW <= HIGH <= 1",
+        hint="for example band=(0.1, 0.9)",
+    )
 
 
 def _is_live(output: Path) -> bool:

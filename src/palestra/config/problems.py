@@ -1,6 +1,5 @@
 """Report all problems of one step in one error, and suggest the nearest spelling of unknown names."""
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -43,7 +42,7 @@ def is_variant(word: str, near: str, *, plural: bool = False) -> bool:
     return longer or _stem(word, plural=plural) == _stem(near, plural=plural)
 
 
-def is_one_slip(word: str, near: str, *, least_replaced: float = math.inf) -> bool:
+def is_one_slip(word: str, near: str, *, least_replaced: float = LEAST_REPLACED) -> bool:
     """Whether one letter was left out, put in, or exchanged with the next.
 
     A replaced letter may make another name: `f1_micro` and `f1_macro`, `top_a` and `top_n`.

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Final
 
-from palestra.config import LEAST_REPLACED, is_one_slip, is_variant, slip_of
+from palestra.config import is_one_slip, is_variant, slip_of
 
 _OTHER_PARAMETERS: Final = frozenset(
     {
@@ -45,9 +45,7 @@ def _near(name: str) -> str | None:
     plain_name = name.lower().replace("-", "_")
     if plain_name in _known_names():
         return plain_name
-    slips = (
-        p for p in sorted(_known_names()) if is_one_slip(name, p, least_replaced=LEAST_REPLACED)
-    )
+    slips = (p for p in sorted(_known_names()) if is_one_slip(name, p))
     near = slip_of(name, _known_names()) or next(slips, None)
     return None if near is None or is_variant(name, near) else near
 

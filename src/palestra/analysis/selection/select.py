@@ -68,12 +68,17 @@ class RateBand:
             band = cls(float(low), float(high))
         except ValueError:
             dots = ""
-        if not dots or not 0 <= band.low <= band.high <= 1:
+        if not dots or not band.is_valid:
             raise ConfigError(
                 f"--band {text!r} is not LOW..HIGH with 0 <= LOW <= HIGH <= 1",
                 hint="for example --band 0.1..0.9",
             )
         return band
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether both bounds are pass rates, in order."""
+        return 0 <= self.low <= self.high <= 1
 
     @property
     def edges(self) -> list[float]:

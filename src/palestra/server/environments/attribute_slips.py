@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from palestra.config import LEAST_REPLACED, is_one_slip, slip_of
+from palestra.config import is_one_slip, slip_of
 from palestra.errors import ConfigError
 from palestra.server.tools import is_tool
 
@@ -41,13 +41,9 @@ def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any],
             is_own = not name.startswith("_") and name not in known_names and not is_tool(value)
             near = slip_of(name, known_names) if is_own else None
             if is_own and near is None and inspect.isfunction(value):
-                near = next((n for n in sorted(_METHODS) if _is_one_slip(name, n)), None)
+                near = next((n for n in sorted(_METHODS) if is_one_slip(name, n)), None)
             if near is not None:
                 yield owner, name, near
-
-
-def _is_one_slip(name: str, method: str) -> bool:
-    return is_one_slip(name, method, least_replaced=LEAST_REPLACED)
 
 
 def _is_read(name: str, cls: type[Any], base: type[Any]) -> bool:

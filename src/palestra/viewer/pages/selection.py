@@ -63,7 +63,7 @@ def _criteria(request: PageRequest) -> SelectionCriteria:
     band = RateBand(
         USUAL_BAND.low if low is None else low, USUAL_BAND.high if high is None else high
     )
-    if not 0 <= band.low <= band.high <= 1:
+    if not band.is_valid:
         raise ConfigError(f"the band {band.low:g}..{band.high:g} is not within 0..1")
     return SelectionCriteria(
         band=band if has_band else None,
