@@ -152,6 +152,20 @@ def test_any_history_gives_the_index_of_a_new_build(history: list[tuple[Step, st
             assert content(snapshot) == fresh(paths.output, Path(folder, "new"))
 
 
+@pytest.mark.parametrize("later", ["algebra", [1]])
+def test_whether_a_field_is_boolean_does_not_depend_on_what_was_read_together(
+    later: Any, tmp_path: Path
+) -> None:
+    paths = RunPaths(tmp_path / "rollouts.jsonl")
+    with open_index([paths.output], cache=tmp_path / "cache") as index:
+        for rollout, score in enumerate([True, later]):
+            line = json.dumps(result(0, rollout, score=score)).encode() + b"\n"
+            append("output", [line])(paths)
+            grown = index.refresh(inf)
+
+        assert content(grown) == fresh(paths.output, tmp_path / "new")
+
+
 def _reached(index: Index, moment: str, paths: RunPaths, cache: Path) -> Index:
     if moment == "wait":
         return index

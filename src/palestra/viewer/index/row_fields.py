@@ -61,7 +61,8 @@ class FieldWriter:
         for name, values in block.fields.items():
             kinds = set(map(type, values))
             if bool in kinds or int in kinds or float in kinds:
-                only = kinds <= {bool, type(None)}
+                # Texts beside the numbers do not count: they may be in a batch of their own.
+                only = kinds.isdisjoint({int, float})
                 self._boolean[name] = self._boolean.get(name, True) and only
             if str in kinds and name not in _NOT_FIELDS and self._may_have_text(name):
                 codes = self._coded(name).codes(values)
