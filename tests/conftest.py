@@ -67,6 +67,15 @@ def lean_pytest_in_tests() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_fleet_is_left() -> Iterator[None]:
+    """A file of tests closes its fleets: an open one would start its Ray cluster as soon as a test
+    of another file imports Ray.
+    """
+    yield
+    assert "PALESTRA_FLEET_RAY" not in os.environ
+
+
 @pytest.fixture(scope="session")
 def commands() -> Iterator[ForkedCommands | None]:
     """What runs console scripts at little cost; none where processes cannot be watched so."""

@@ -28,6 +28,7 @@ SLEEP = "import time; time.sleep(60)"
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RayPlace:
     """With a folder, as once a cluster was made."""
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     place = RayPlace.of_fleet({})
     place.folder.mkdir()
     return place

@@ -155,7 +155,14 @@ def test_verls_loop_runs_as_its_configuration_names_it(monkeypatch: pytest.Monke
         }
         assert {*options} >= {*entry} - {"name", "_target_"}
         loops = [target(SimpleNamespace(response_length=9), None, **options) for _ in range(2)]
-        return await asyncio.gather(*(loop.run({}, row=row) for loop in loops))
+        try:
+            return await asyncio.gather(*(loop.run({}, row=row) for loop in loops))
+        finally:
+            # It would end with verl's process.
+            client = await verl_loop.shared_client(
+                tuple(options["config_paths"]), tuple(options["overrides"]), options["placement"]
+            ).entered()
+            await client.__aexit__(None, None, None)
 
     with token_endpoint() as url:
         outputs = asyncio.run(sample(url))
