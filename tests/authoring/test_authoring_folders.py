@@ -1,4 +1,4 @@
-"""Whether a folder's tests pass, where they do not end."""
+"""Whether a folder's tests pass: how many they are, and where they do not end."""
 
 import asyncio
 from pathlib import Path
@@ -26,3 +26,15 @@ def test_tests_that_do_not_end_are_stopped_in_time_and_say_where_they_were(tmp_p
     assert "not done within 3 s" in tests.note
     assert f"{early}:2" in tests.note
     assert report.seconds < 3 + 4
+
+
+def test_the_number_of_tests_is_given_where_the_project_makes_pytest_quiet(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q\n")
+    folder = tmp_path / "resources_servers/sums"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "tests/test_app.py").write_text("def test_nothing() -> None: ...\n")
+
+    report = asyncio.run(check_folder(folder, data=False, readme=False))
+
+    assert report.passed
+    assert report.checks[0].note.startswith("1 passed in ")

@@ -245,7 +245,10 @@ async def _run_tests(target: Path, tests: Path, timeout_s: float) -> _TestRun:
         note = "pytest is not installed: pip install 'palestra[testing]'"
         return _TestRun(Check("tests", passed=False, note=note))
     plugins = ["-p", COMPAT] if _has(COMPAT) else []
-    pytest = ["-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # Not -q, which counts together with one in the `addopts` of a project: pytest then prints no
+    # summary.
+    quiet = "--verbosity=-1"
+    pytest = ["-X", "faulthandler", "-m", "pytest", quiet, "-p", "no:cacheprovider"]
     command = [str(python), *pytest, *plugins, str(tests)]
     # Not a pipe, which what has left the group of the tests may hold open for ever.
     with tempfile.TemporaryFile() as output:

@@ -195,6 +195,7 @@ DEV_TEST_S = 24 * 3600.0
 """The timeout of palestra's own tests, in seconds."""
 
 RESOURCES = "resources_servers"
+README = "README.md"
 
 
 def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
@@ -256,8 +257,25 @@ def ng_test_all() -> int:
 
 
 def documented_servers() -> list[Path]:
-    """Return the folders of all servers of the three trees that have a README."""
-    return [folder for folder in _all(SERVER_TREES) if (folder / "README.md").exists()]
+    """Return the folders of all servers of the three trees that have a README. Print a line about each
+    server without one.
+
+    Raises ConfigError: no server has a README.
+    """
+    folders = _all(SERVER_TREES)
+    documented = [folder for folder in folders if (folder / README).exists()]
+    test_one = f"{command_words('test', typed_program())} +entrypoint="
+    if not documented:
+        raise ConfigError(
+            f"no server has a {README}: " + ", ".join(map(shown, folders)),
+            hint=f"write one in each folder; to test one without it: {test_one}{shown(folders[0])}",
+        )
+    for folder in folders:
+        if folder not in documented:
+            notice(
+                f"skipped {shown(folder)}: it has no {README}; {test_one}{shown(folder)} tests it"
+            )
+    return documented
 
 
 def ng_dev_test() -> int:
@@ -309,14 +327,18 @@ def server_folder(folder_name: str) -> Path:
 
 def _all(trees: Sequence[str]) -> list[Path]:
     """Return the folders of all servers of the project, or of the package when the project has no
-    `trees`.
+    `trees`. A folder of the project with an `app.py` is a server's also without a config.
     """
     local_trees = [Path.cwd() / tree for tree in trees if (Path.cwd() / tree).is_dir()]
     roots = local_trees or [PACKAGE_ROOT / tree for tree in trees]
-    config_folders = [
-        path.parents[1] for root in roots for path in sorted(root.glob("*/configs/*.yaml"))
-    ]
-    folders = list(dict.fromkeys(config_folders))
+    folders = list(
+        dict.fromkeys(
+            folder
+            for root in roots
+            for folder in sorted({path.parent for path in root.glob("*/*")})
+            if any(folder.glob("configs/*.yaml")) or (local_trees and (folder / "app.py").is_file())
+        )
+    )
     if not folders:
         raise ConfigError(
             f"there are no servers in {', '.join(map(shown, roots))}",

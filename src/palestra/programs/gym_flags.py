@@ -31,7 +31,8 @@ class GymFlag:
     `Invocation.flags`."""
     kind: FlagKind = FlagKind.TEXT
     prefix: str = ""
-    """A text in front of the value in the override."""
+    """The folder of the value, which the override names in front of it: `resources_servers/`. A value
+    that already begins with it stays as it is."""
     required: bool = False
     choices: tuple[str, ...] = ()
 

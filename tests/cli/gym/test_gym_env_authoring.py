@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from palestra.cli.authoring import documented_servers
 from palestra.cli.entry import imported
 from palestra.cli.gym.grammar import UsageError, parse
 from palestra.cli.gym.selection import with_config_files
@@ -374,6 +375,49 @@ def test_init_of_a_server_names_the_next_commands_of_gym(gym: Gym) -> None:
 
     assert "  gym env test --resources-server sums\n" in gym.out
     assert "palestra test" not in gym.out
+
+
+@pytest.mark.parametrize(
+    ("flag", "path"),
+    [
+        ("--resources-server", "resources_servers/sums"),
+        ("--resources-server", "./resources_servers/sums/"),
+        ("--environment", "environments/sums"),
+    ],
+)
+def test_init_takes_the_path_of_the_new_folder_for_its_name(gym: Gym, flag: str, path: str) -> None:
+    gym.env("init", flag, path)
+
+    [app] = gym.folder.rglob("app.py")
+    assert app.relative_to(gym.folder) == Path("resources_servers/sums/app.py")
+
+
+def test_servers_without_a_readme_are_skipped_with_a_line(
+    gym: Gym, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "second"):
+        gym.env("init", "--resources-server", name)
+    (gym.folder / "resources_servers/second/README.md").unlink()
+    unconfigured = gym.folder / "resources_servers/third/app.py"
+    unconfigured.parent.mkdir()
+    unconfigured.touch()
+
+    folders = documented_servers()
+
+    assert [folder.name for folder in folders] == ["first"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(";")[0] for line in lines] == [
+        f"skipped resources_servers/{name}: it has no README.md" for name in ("second", "third")
+    ]
+    assert "+entrypoint=resources_servers/second" in lines[0]
+
+
+def test_a_project_whose_servers_all_lack_a_readme_is_refused(gym: Gym) -> None:
+    gym.env("init", "--resources-server", "sums")
+    (gym.folder / "resources_servers/sums/README.md").unlink()
+
+    with pytest.raises(ConfigError, match=r"no server has a README.md: resources_servers/sums"):
+        documented_servers()
 
 
 def test_init_warns_of_a_name_that_hides_an_environment_of_palestra(gym: Gym) -> None:

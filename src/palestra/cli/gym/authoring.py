@@ -35,7 +35,7 @@ from palestra.authoring import publish as publish_component
 from palestra.cli.authoring import documented_servers, ng_init, server_folder, tested
 from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
-from palestra.cli.gym.grammar import Invocation, UsageError
+from palestra.cli.gym.grammar import Invocation, UsageError, name_in
 from palestra.cli.scaffolding import warn_built_in
 from palestra.cli.tables import print_table
 from palestra.config import raise_problems, search_roots
@@ -310,7 +310,8 @@ def init(invocation: Invocation, overrides: list[str]) -> int:
         )
     if is_server:
         return _init_server(invocation, overrides)
-    [(kind, name)] = names.items()
+    [(kind, text)] = names.items()
+    name = name_in(kind.tree, text)
     _check_new_name(name)
     new = NewComponent(
         kind,

@@ -7,6 +7,7 @@ that are neither flags nor the command's own names are overrides in Hydra's gram
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from palestra.config import nearest, parse_overrides
@@ -195,7 +196,17 @@ def override_of(flag: GymFlag, value: Any) -> str:
         return f"+{flag.setting}=true"
     if flag.kind is FlagKind.VALUE:
         return f"+{flag.setting}={value}"
-    return f"+{flag.setting}={as_text(f'{flag.prefix}{value}')}"
+    name = name_in(flag.prefix, value) if flag.prefix else value
+    return f"+{flag.setting}={as_text(f'{flag.prefix}{name}')}"
+
+
+def name_in(folder: str, text: str) -> str:
+    """Return the name that `text` gives: `text`, or its part below `folder` when it is a path there,
+    such as `resources_servers/my_env`.
+    """
+    path = PurePosixPath(text)
+    top = PurePosixPath(folder)
+    return str(path.relative_to(top)) if top in path.parents else text
 
 
 def as_text(text: str) -> str:
