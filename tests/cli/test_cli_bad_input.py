@@ -189,9 +189,13 @@ def test_an_evaluation_that_means_nothing_is_refused(
 @pytest.mark.slow
 @pytest.mark.skipif(not find_spec("reasoning_gym"), reason="needs reasoning_gym")
 def test_rows_that_an_environment_does_not_make_are_refused(world: World) -> None:
-    done = world.run("palestra", "eval", "reasoning_gym", "--model", "local", "--rows", "size=3")
+    done = world.run(
+        "palestra", "eval", "reasoning_gym", "--model", "local", "--rows", "famlies=all"
+    )
 
-    assert "cannot make rows with --rows size" in done.refused()
+    message = done.refused()
+    assert "--rows famlies: reasoning_gym has no such option; did you mean 'families'?" in message
+    assert "--rows takes families=VALUE" in message
     assert world.files() == []
 
 

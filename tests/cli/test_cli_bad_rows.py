@@ -76,6 +76,18 @@ def test_an_unknown_agent_is_named_with_those_that_exist(world: World, fake: Fak
     assert f"agents: {AGENT}" in message
 
 
+def test_an_unknown_agent_of_a_row_is_not_answered_with_the_flag_that_it_overrides(
+    world: World, fake: FakeEndpoint
+) -> None:
+    row = '{"responses_create_params": {"input": "q"}, "agent_ref": {"name": "nobody"}}\n'
+    world.write("tasks.jsonl", row)
+
+    message = refused_rows(world, fake, "--input", "tasks.jsonl")
+
+    assert "line 1: agent 'nobody' does not exist" in message
+    assert "hint: a row's agent_ref wins over --agent: correct it in the file" in message
+
+
 @pytest.mark.parametrize("output", ["a_file/rollouts.jsonl", "/proc/none/rollouts.jsonl"])
 def test_an_output_that_cannot_be_written_is_named(
     world: World, fake: FakeEndpoint, output: str

@@ -144,6 +144,16 @@ def test_resuming_what_never_began_is_a_fresh_run(folder: Path) -> None:
     assert resumed(folder).remaining == 3
 
 
+def test_resuming_what_does_not_exist_says_so_and_names_a_run_that_does(folder: Path) -> None:
+    prepared(folder)
+    record(folder, scored(0))
+
+    run = resumed(folder, output_jsonl_fpath=folder / "rnu.jsonl")
+
+    assert run.notices[0].startswith("nothing to resume: ")
+    assert run.notices[0].endswith("; did you mean 'run.jsonl'?")
+
+
 def test_resuming_leaves_out_what_has_ended(folder: Path) -> None:
     prepared(folder)
     record(folder, scored(1), failed(2, "data_error", 1, terminal=True))

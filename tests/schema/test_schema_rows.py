@@ -168,3 +168,23 @@ def test_a_line_that_is_wrong_before_its_end_keeps_the_parsers_reason(tmp_path: 
 
     assert "column 6" in line.error
     assert "the line ends" not in line.error
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"a": NaN}\n', "JSON has no NaN: write null, or leave the field out"),
+        (b'{"a": -Infinity}\n', "JSON has no -Infinity: write null, or leave the field out"),
+        (b'{"a": "caf\xe9"}\n', "byte 0xe9 after column 10 is not UTF-8; `iconv"),
+    ],
+)
+def test_a_number_or_a_byte_that_json_lacks_is_named(
+    tmp_path: Path, text: bytes, reason: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + text)
+
+    _, line = read_jsonl(path)
+
+    assert line.number == 2
+    assert line.error.startswith(f"not JSON ({reason}")

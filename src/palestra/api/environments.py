@@ -4,6 +4,7 @@ built-in environment.
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from palestra.config import (
     NamedFile,
     ResolvedConfig,
     ServerType,
+    did_you_mean,
     nearest,
     nearest_name,
 )
@@ -330,6 +332,17 @@ def _refuse_row_options(args: EvalArgs) -> None:
         )
 
 
+def _refuse_unknown_options(name: str, options: JsonDict, maker: inspect.Signature) -> None:
+    """Raise ConfigError: the environment `name` makes its rows without one of the options."""
+    takes = [p.name for p in maker.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    if unknown := next((option for option in options if option not in takes), None):
+        raise ConfigError(
+            f"--rows {unknown}: {name} has no such option{did_you_mean(unknown, takes)}",
+            hint=f"--rows takes {', '.join(f'{option}=VALUE' for option in takes)}; --limit N is "
+            "the number of rows",
+        )
+
+
 def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     """Return an environment with a folder and a config. If it generates rows on demand,
     `args.limit` (default 5) is their number.
@@ -338,6 +351,7 @@ def _named_target(name: str, config: str, args: EvalArgs) -> EvaluationTarget:
     if maker is None:
         return EvaluationTarget(name, (config,))
     options: JsonDict = dict(args.rows)
+    _refuse_unknown_options(name, options, inspect.signature(maker.make_rows))
     count = 5 if args.limit is None else args.limit
     try:
         rows = maker.make_rows(count, seed=args.seed or 0, **options)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from palestra.config import did_you_mean
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.expansion import Place
@@ -33,7 +34,15 @@ from palestra.rollouts.recorded import (
 from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
 from palestra.settings import CollectSettings, InputFile
-from palestra.system import is_gone, move, on_failure, process_name, remove_empty, set_aside
+from palestra.system import (
+    is_gone,
+    move,
+    on_failure,
+    process_name,
+    remove_empty,
+    set_aside,
+    shown,
+)
 from palestra.transport import new_id
 
 FORGOTTEN_AFTER_S = 86_400.0
@@ -161,7 +170,14 @@ def plan(
         places=inputs.places,
         new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
-        notices=tuple(map(_selected, new.selected_from)),
+        notices=(
+            *(
+                ()
+                if existing or not settings.resume_from_cache
+                else (_nothing_to_resume(paths.output),)
+            ),
+            *map(_selected, new.selected_from),
+        ),
         found=found_files,
     )
     if old is None:
@@ -189,6 +205,18 @@ def plan(
         attempts=ended_rollouts.attempts,
         notices=(count,),
         resumes=True,
+    )
+
+
+def _nothing_to_resume(output: Path) -> str:
+    """Return the line about a run that is to be continued and does not exist."""
+    suffix = output.suffix
+    outputs = {
+        path.name for path in output.parent.glob(f"*{suffix}") if RunPaths(path).manifest.exists()
+    }
+    return (
+        f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
+        + did_you_mean(output.name, outputs)
     )
 
 

@@ -111,15 +111,19 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
                 return
-            problem = f"not JSON ({_cut_off(raw) or error})"
+            problem = f"not JSON ({_reason(raw) or error})"
             yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
 
 
-def _cut_off(raw: bytes) -> str:
-    """Return where a line ends that was cut off; empty when something else is wrong with it."""
-    text = raw.rstrip(b"\r\n").decode("utf-8", "replace")
+def _reason(raw: bytes) -> str:
+    """Return why a line is not JSON: it was cut off, is not UTF-8, or has a number that JSON lacks.
+    Empty when something else is wrong with it.
+    """
+    constants: list[str] = []
+    line = raw.rstrip(b"\r\n")
+    text = line.decode("utf-8", "replace")
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=constants.append)
     except RecursionError:
         return ""
     except json.JSONDecodeError as error:
@@ -127,6 +131,21 @@ def _cut_off(raw: bytes) -> str:
             return f"the line ends inside the string that begins in column {error.pos + 1}"
         if error.pos >= len(text):
             return f"the line ends too early, after column {len(text)}"
+        return ""
+    if constants:
+        return f"JSON has no {constants[0]}: write null, or leave the field out"
+    return _no_utf8(line)
+
+
+def _no_utf8(line: bytes) -> str:
+    """Return which byte is not UTF-8, and a command that converts the file; empty when all are."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return (
+            f"byte {line[error.start]:#x} after column {error.start} is not UTF-8; "
+            "`iconv -f latin1 -t utf-8 FILE` converts a file in Latin-1"
+        )
     return ""
 
 
