@@ -255,9 +255,8 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("reverify",), "--rollouts is required"),
     (("reverify", "-r", "tasks.jsonl"), "--output is required"),
     (("collect", *MCQA, "--output", "o.jsonl"), "--input is required"),
-    (("doctor",), "--input is required; --output is required"),
     (("render-prompts",), "--input is required; --prompt is required; --output is required"),
-    (("config", "foo"), "override 'foo' has no '='"),
+    (("config", "foo"), "takes flags and overrides (key=value), not 'foo'"),
     (("eval", "mcqa", "--input", "a.jsonl", "-i", "b.jsonl"), "-i takes one file"),
     ((*GYM_RUN, "--input", "a.jsonl", "--input=b.jsonl"), "--input takes one file"),
     (("eval", "mcqa", "--input", "tasks.jsonl", "tasks.jsonl"), "is a file without a flag"),
@@ -398,6 +397,30 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     ((*COLLECT, "--split", "train"), "--input and --split cannot be combined"),
     ((*REVERIFY, "--resume", "--overwrite"), "--resume continues, --overwrite starts again"),
     (("eval", "env.py", "--set", "difficulty=5", "--model", "local"), "no setting 'difficulty'"),
+    # words that are neither flags nor overrides
+    (
+        ("collect", "mcqa"),
+        "hint: palestra collect --config resources_servers/mcqa/configs/mcqa.yaml --split example",
+    ),
+    (
+        ("doctor", "resources_servers/mcqa"),
+        "hint: palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example",
+    ),
+    (
+        ("config", "mcqa"),
+        "hint: palestra config --config resources_servers/mcqa/configs/mcqa.yaml; `palestra eval mcqa`",
+    ),
+    (("run", "mcqa"), "resources_servers/mcqa/configs/mcqa.yaml --model local"),
+    (("doctor", "tasks.jsonl"), "hint: name a file of rows by its flag: --input tasks.jsonl"),
+    (("collect", "taks.jsonl"), "'taks.jsonl', which does not exist; did you mean tasks.jsonl?"),
+    (("config", "my.yaml"), "hint: name a config by its flag: --config my.yaml"),
+    (("collect", "mcqq"), "takes flags and overrides (key=value), not 'mcqq'"),
+    (("doctor",), "no run is named\nhint: palestra doctor --config"),
+    (
+        ("merge", "--output", "all.jsonl"),
+        "there is no option --output: write palestra merge OUTPUT SHARD...",
+    ),
+    (("list", "zzzzqqqq"), "error: nothing is like 'zzzzqqqq'"),
     # things that are not there
     (("eval", "env.py:other", "--model", "local"), "has no environment 'other'"),
     (("eval", "env.py", "--model", "local", "--input", "nope.jsonl"), "nope.jsonl does not exist"),

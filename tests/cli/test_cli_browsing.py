@@ -40,10 +40,11 @@ def test_a_kind_may_be_in_the_singular(world: World) -> None:
     assert {one["kind"] for one in agents} == {"agents"}
 
 
-def test_words_that_nothing_is_like_are_answered(world: World) -> None:
-    done = world.run("palestra", "list", "zzzzqqqq")
+def test_a_word_that_is_a_kind_lists_that_kind(world: World) -> None:
+    by_word = world.run("palestra", "list", "agents", "--json")
+    by_flag = world.run("palestra", "list", "--kind", "agents", "--json")
 
-    assert (done.code, done.out) == (0, "nothing is like 'zzzzqqqq'\n")
+    assert json.loads(by_word.out) == json.loads(by_flag.out)
 
 
 def test_both_lists_have_the_same_components(world: World) -> None:

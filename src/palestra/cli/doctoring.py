@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import palestra
 from palestra.api import (
@@ -36,6 +36,13 @@ from palestra.settings import CollectArgs, CollectSettings, args_from, existing_
 from palestra.system import raise_descriptor_limit
 from palestra.transport import ServerClient
 
+EXAMPLE: Final = (
+    "palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example "
+    "--output runs/mcqa.jsonl --model local"
+)
+_RUN: Final = frozenset({"input_jsonl_fpath", "split", "output_jsonl_fpath"})
+"""The settings that name a run: without any of them, nothing was said about one."""
+
 
 def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) -> int:
     """Check the run that `collect` would start with the same arguments; exit 1 when it would go
@@ -47,6 +54,12 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
         config = load(overrides, ng=False, extra=extra)
     except ConfigError as error:
         return show(_of_load(error, overrides), as_json=as_json)
+    if not _RUN & config.tree.keys():
+        raise ConfigError(
+            "`palestra doctor` checks the run that `palestra collect` would start with the same "
+            "flags, and no run is named",
+            hint=f"{EXAMPLE}; `palestra diagnose RUN` explains a run that has ended",
+        )
     args = args_from(CollectArgs, config.tree)
     try:
         settings = with_file_rows(args.settings(config), config, notice)

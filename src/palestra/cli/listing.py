@@ -9,6 +9,7 @@ from palestra import api
 from palestra.api import ComponentKindName, ComponentSummary, RunEntry, RunState
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
+from palestra.errors import ConfigError
 from palestra.settings import ListArgs, RunsArgs
 from palestra.system import shown
 
@@ -17,18 +18,20 @@ _HAVE_TASKS: Final = frozenset({"environments", "benchmarks"})
 
 def list_components(args: ListArgs) -> int:
     """Print one table for each kind of component, first of the project, then of Palestra."""
-    kinds: Sequence[ComponentKindName] = api.KINDS
-    if args.kind is not None:
-        kinds = (args.kind,)
-    elif not args.words:
-        kinds = ("environments",)
-    summaries = api.list_components(args.words, kinds)
+    words, kinds = args.words, _kinds(args)
+    if args.kind is None and words == kinds:
+        words = ()
+    summaries = api.list_components(words, kinds)
     if args.as_json:
         say_json([summary.to_dict() for summary in summaries])
         return 0
+    if not summaries and words:
+        raise ConfigError(
+            f"nothing is like {' '.join(words)!r}",
+            hint=f"`palestra list` lists the environments, --kind {'|'.join(api.KINDS)} one kind",
+        )
     if not summaries:
-        like = f" is like {' '.join(args.words)!r}" if args.words else " is there"
-        say(f"nothing{like}")
+        say("nothing is there")
         return 0
     for kind in kinds:
         for is_own in (True, False):
@@ -38,6 +41,14 @@ def list_components(args: ListArgs) -> int:
         others = " | ".join(kind for kind in api.KINDS if kind not in kinds)
         notice(f"more: palestra list --kind {others}; palestra show NAME")
     return 0
+
+
+def _kinds(args: ListArgs) -> tuple[ComponentKindName, ...]:
+    """Return the kinds to list. One word that is the name of a kind is that kind: `list agents`."""
+    if args.kind is not None:
+        return (args.kind,)
+    typed_kind = tuple(kind for kind in api.KINDS if (kind,) == args.words)
+    return typed_kind or (api.KINDS if args.words else ("environments",))
 
 
 def _print_components(summaries: Sequence[ComponentSummary], title: str) -> None:

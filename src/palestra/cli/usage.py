@@ -76,11 +76,26 @@ def _no_such_option(error: Any) -> str:
         return f"there is no option {error.option_name}: write --sbatch {directive}=VALUE"
     if (flag := _OF_OTHERS.get(error.option_name, "")) and _takes(error, flag.split()[0]):
         return f"there is no option {error.option_name}: write {flag}"
+    if words := _words_for(error):
+        return f"there is no option {error.option_name}: write {words}"
     from palestra.config import nearest
 
     near = nearest(error.option_name, error.possibilities or (), cutoff=_MISSPELT)
     suggestion = f"; did you mean {near}?" if near else ""
     return f"there is no option {error.option_name}{suggestion}"
+
+
+def _words_for(error: Any) -> str:
+    """Return how a command is called that takes a word without a flag where a flag was typed; empty
+    when it has no such word.
+    """
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    arguments = [p for p in getattr(command, "params", ()) if p.param_type_name == "argument"]
+    name = error.option_name.lstrip("-").replace("-", "_")
+    if not any(name in {parameter.name, parameter.name[:1]} for parameter in arguments):
+        return ""
+    required = [_name(parameter, []) for parameter in arguments if parameter.required]
+    return " ".join((error.ctx.command_path, *required))
 
 
 def _takes(error: Any, flag: str) -> bool:

@@ -39,7 +39,8 @@ def run_fleet(flags: Flags, configs: Configs = None, overrides: Overrides = None
         from palestra.cli.environment_flags import with_models
         from palestra.cli.fleet_commands import run_fleet as serve
 
-        words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
+        words = _overrides("run", configs, overrides)
+        words, extra = with_models(_models(flags), words, {})
         return serve(words, ng=False, extra=extra)
 
     guarded(command)
@@ -57,10 +58,20 @@ def serve_rollouts(flags: Flags, configs: Configs = None, overrides: Overrides =
         from palestra.cli.rollout_service import serve
         from palestra.settings import ServeRolloutsArgs, args_from
 
-        words, extra = with_models(_models(flags), with_configs(configs, overrides), {})
+        words = _overrides("serve-rollouts", configs, overrides)
+        words, extra = with_models(_models(flags), words, {})
         return serve(args_from(ServeRolloutsArgs, flags), words, extra=extra)
 
     guarded(command)
+
+
+def _overrides(command: str, configs: Configs, overrides: Overrides) -> list[str]:
+    """Return the overrides of a command. Raises ConfigError: a word is none."""
+    from palestra.cli.bare_words import refuse_bare_words
+
+    words = with_configs(configs, overrides)
+    refuse_bare_words(command, words)
+    return words
 
 
 def _models(flags: Flags) -> "ModelArgs":
@@ -84,7 +95,9 @@ def config(
     """Print the resolved configuration, with secrets masked. Same as ng_dump_config."""
     from palestra.cli.fleet_commands import dump_config
 
-    guarded(lambda: dump_config(with_configs(configs, overrides), ng=False, as_json=as_json))
+    guarded(
+        lambda: dump_config(_overrides("config", configs, overrides), ng=False, as_json=as_json)
+    )
 
 
 def pip_list(flags: Flags) -> None:
@@ -114,7 +127,7 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
         if {"input_jsonl_fpath", "split"} <= flags.keys():
             raise ConfigError("--input and --split cannot be combined: each names the rows")
         as_json = flags.pop(AS_JSON, False)
-        words = with_configs(configs, overrides)
+        words = _overrides("collect", configs, overrides)
         words, extra = with_models(_models(flags), words, flags)
         return collect_rollouts(words, ng=False, extra={**extra, **flags}, as_json=as_json)
 
