@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,72 @@ def test_a_query_with_a_range_of_another_language_is_refused(shelf: Path, model:
     assert "task:0..3" in raised.value.hint
     with pytest.raises(ConfigError, match=r"reward_components\.right"):
         list(run.rollouts("right:1"))
+
+
+def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.raises(ConfigError, match=r"task is a number, and 'a\.\.b' is none") as raised:
+        list(run.rollouts("task:a..b"))
+    assert raised.value.hint.endswith("task:0..3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"output": 5}, "output=5 should be a path"),
+        ({"output": ""}, "output='' should be a path"),
+        ({"data": 5}, "data=5 should be a list, each item a mapping of a row's fields"),
+        ({"data": []}, "data has no rows"),
+        ({"data": ["a"]}, "data: item 0 is 'a', not a mapping of a row's fields"),
+        ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
+        ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
+        ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),
+        ({"settings": 5}, "settings=5 should be a mapping, such as {'name': value}"),
+        ({"settings": {"size": {1}}}, "settings['size'] is a set, which cannot be the value of a"),
+        ({"sampling": 5}, "sampling=5 should be a mapping, such as {'name': value}"),
+    ],
+)
+def test_a_value_of_another_type_is_named_as_it_was_written(
+    shelf: Path, model: str, arguments: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(BadInput) as raised:
+        palestra.evaluate(shelf, model=model, **arguments)
+
+    assert reason in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda run: run.rollouts(5), "filter=5 should be the text of a query"),
+        (lambda run: run.profile(group_by=5), "group_by=5 should be the name of a field"),
+        (lambda run: palestra.scores([run], k="x"), "k='x' should be a whole number from 1 on"),
+        (lambda run: palestra.scores([run], k=0), "k=0 should be a whole number from 1 on"),
+        (lambda _: palestra.scores(5), "runs=5 should be a list"),
+        (lambda run: palestra.compare(run, 5), "5 is no run"),
+        (lambda run: palestra.merge(run.path, "all.jsonl"), "should be a list"),
+        (lambda _: palestra.open_run(5), "path=5 should be a path"),
+    ],
+)
+def test_a_wrong_argument_about_a_run_is_an_error_of_the_tree(
+    shelf: Path, model: str, call: Callable[[Any], object], reason: str
+) -> None:
+    run = evaluated(shelf, model, limit=1)
+
+    with pytest.raises(ConfigError) as raised:
+        call(run)
+
+    assert reason in raised.value.message
+
+
+def test_rows_in_memory_are_named_as_the_argument_and_not_as_a_file(
+    shelf: Path, model: str
+) -> None:
+    with pytest.raises(BadInput) as raised:
+        palestra.evaluate("mcqa", model=model, data=[{"question": "q"}])
+
+    assert raised.value.message.startswith("data: 1 row cannot be used")
 
 
 def test_a_query_that_nothing_matches_warns_of_the_value(shelf: Path, model: str) -> None:

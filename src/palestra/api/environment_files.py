@@ -1,5 +1,6 @@
 """Environments in one file, as commands use them: their settings, their configuration, their rows."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from palestra.config import (
     parse_overrides,
     read_settings,
 )
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, InputDataError
 from palestra.fleet import (
     START_TIMEOUT,
     FileRows,
@@ -210,8 +211,47 @@ def _with_rows(
 
 
 def lines_of(rows: Iterable[JsonObject]) -> bytes:
-    """Return the rows as JSONL."""
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    """Return the rows as JSONL. Raises InputDataError: a row has a value that JSON lacks."""
+    return b"".join(_line_of(number, row) for number, row in enumerate(rows, 1))
+
+
+def unfit_for_json(value: Any, where: str = "") -> str:
+    """Return the first part of a value that JSON lacks, with its place, such as `['q'] is a set`; empty
+    when there is none. `where`: the place of `value`.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{where} is {value}"
+    if isinstance(value, Mapping):
+        if wrong_keys := [key for key in value if not isinstance(key, str)]:
+            return f"{where or 'the row'} has the key {wrong_keys[0]!r}, which is not a text"
+        inner = ((value[key], f"{where}[{key!r}]") for key in value)
+    elif isinstance(value, list | tuple):
+        inner = ((item, f"{where}[{number}]") for number, item in enumerate(value))
+    else:
+        return "" if _encodes(value) else f"{where} is a {type(value).__name__}"
+    return next((part for item, inside in inner if (part := unfit_for_json(item, inside))), "")
+
+
+def _encodes(value: Any) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _line_of(number: int, row: JsonObject) -> bytes:
+    try:
+        line = orjson.dumps(row)
+    except TypeError:
+        line = None
+    # NaN is written as null: the row would not be the one that was meant.
+    if (line is None or b"null" in line) and (problem := unfit_for_json(row)):
+        raise InputDataError(
+            f"row {number} of the data cannot be JSON: {problem}",
+            hint="make a list of a set, and leave a number out that is not finite, or write None",
+        )
+    return (orjson.dumps(row) if line is None else line) + b"\n"
 
 
 def rows_of_instance(instance: InstanceConfig, timeout_s: float, report: Tell) -> list[JsonDict]:

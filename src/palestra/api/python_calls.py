@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from palestra.api.arguments import checks_names
+import orjson
+
+from palestra.api.arguments import check_counts, check_mappings, checks_names, path_of, rows_of
 from palestra.api.collection import collect_with, verified_by
-from palestra.api.environment_files import lines_of, with_file_rows
+from palestra.api.environment_files import lines_of, unfit_for_json, with_file_rows
 from palestra.api.environment_objects import (
     cell_explained,
     file_of,
@@ -26,7 +28,7 @@ from palestra.api.runs import profile
 from palestra.api.waiting import run_blocking
 from palestra.config import NamedFile, Redactor, ResolvedConfig
 from palestra.engine import to_its_end
-from palestra.errors import ConfigError, PalestraError, mask_error
+from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.rollouts import Collected, PreparedRun, run
 from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load
@@ -127,12 +129,13 @@ async def aevaluate(
 ) -> Run:
     """`evaluate` on the event loop of the caller."""
     refuse_in_import("evaluate")
-    _check(
+    check_counts(
         limit=(limit, 0),
         repeats=(repeats, 1),
         concurrency=(concurrency, 1),
         max_attempts=(max_attempts, 1),
     )
+    check_mappings(sampling=sampling, settings=settings)
     target = _target(environment)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     arguments = {
@@ -140,7 +143,7 @@ async def aevaluate(
         "model": model.name if isinstance(model, Model) else model,
         "judge": judge,
         "limit": limit,
-        "output": None if output is None else Path(output),
+        "output": None if output is None else path_of("output", output),
         "collecting": _collecting(
             repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
         ),
@@ -149,7 +152,7 @@ async def aevaluate(
     file = NamedFile.parse(target)
     if file is not None:
         forget_imported(file.path)
-        arguments["own_settings"] = {k: _text(v) for k, v in (settings or {}).items()}
+        arguments["own_settings"] = {k: _text(k, v) for k, v in (settings or {}).items()}
     call = _call(
         "evaluate",
         environment,
@@ -251,15 +254,16 @@ async def acollect(
 ) -> Run:
     """`collect` on the event loop of the caller."""
     refuse_in_import("collect")
-    _check(
+    check_counts(
         limit=(limit, 0),
         repeats=(repeats, 1),
         concurrency=(concurrency, 1),
         max_attempts=(max_attempts, 1),
     )
+    check_mappings(sampling=sampling)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     paths = [str(path) for path in ([configs] if isinstance(configs, str | Path) else configs)]
-    destination = Path(output) if output is not None else new_run(agent)
+    destination = path_of("output", output) if output is not None else new_run(agent)
     call = _call(
         "collect",
         paths,
@@ -364,10 +368,15 @@ def _as_file(data: Rows | None) -> Iterator[Path | None]:
     if data is None or isinstance(data, Path | str):
         yield None if data is None else Path(data)
         return
+    rows = rows_of("data", data)
     with tempfile.TemporaryDirectory(prefix="palestra-data-") as folder:
         path = Path(folder) / "data.jsonl"
-        path.write_bytes(lines_of(data))
-        yield path
+        path.write_bytes(lines_of(rows))
+        try:
+            yield path
+        except BadInput as error:  # the caller does not know the file
+            mask_error(error, lambda text: text.replace(str(path), "data"))
+            raise
 
 
 def _collecting(
@@ -390,13 +399,6 @@ def _collecting(
     }
 
 
-def _check(**counts: tuple[int | None, int]) -> None:
-    """Raise ConfigError for a number below its least value, with the name of the parameter."""
-    for name, (value, least) in counts.items():
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise ConfigError(f"{name}={value!r} should be a whole number from {least} on")
-
-
 def _key_override(model: str | Model | None) -> list[str]:
     if not isinstance(model, Model) or model.api_key is None:
         return []
@@ -404,11 +406,13 @@ def _key_override(model: str | Model | None) -> list[str]:
     return [f"++policy_api_key='{quoted}'"]
 
 
-def _text(value: Any) -> str:
-    """Return a setting's value as it is typed after `--set`."""
+def _text(name: str, value: Any) -> str:
+    """Return a setting's value as it is typed after `--set`. Raises ConfigError: JSON lacks it."""
     if isinstance(value, str):
         return value
-    return lines_of([value]).decode().rstrip("\n")
+    if problem := unfit_for_json(value, f"settings[{name!r}]"):
+        raise ConfigError(f"{problem}, which cannot be the value of a setting")
+    return orjson.dumps(value).decode()
 
 
 def _call(function: str, subject: Any, *, model: str | Model | None, **arguments: Any) -> str:

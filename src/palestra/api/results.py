@@ -23,7 +23,7 @@ from palestra.analysis import (
     run_head,
     write_report,
 )
-from palestra.api.arguments import checks_names
+from palestra.api.arguments import checks_names, items_of, path_of
 from palestra.api.diagnosis import diagnose
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
@@ -120,6 +120,8 @@ class Run:
         UserWarning names the values that no rollout has when none matches. Raises ConfigError: the
         query cannot be read, or no rollout has one of its fields.
         """
+        if filter is not None and not isinstance(filter, str):
+            raise ConfigError(f"filter={filter!r} should be the text of a query")
         return matching(read_rollouts(self.outputs), unsorted_query(filter or ""))
 
     def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
@@ -139,6 +141,8 @@ class Run:
     @checks_names
     def profile(self, *, group_by: str | None = None) -> RunProfile:
         """Return the statistics of the run; they and the report are also written beside it."""
+        if group_by is not None and not isinstance(group_by, str):
+            raise ConfigError(f"group_by={group_by!r} should be the name of a field")
         return profile(self.outputs, allow_partial=True, group_by=group_by)
 
     def diagnose(self) -> Diagnosis:
@@ -391,7 +395,8 @@ def merge(
     unfinished run. Raises MergeIncomplete: rollouts are missing. Raises InputDataError: the shards
     are damaged, or of different runs.
     """
-    arguments = {"output": output, "shards": tuple(map(str, shards))}
+    paths = items_of("shards", shards, "the path of a shard")
+    arguments = {"output": path_of("output", output), "shards": tuple(map(str, paths))}
     args = args_from(MergeArgs, arguments)
     merge_shards(args.output, args.shards, allow_partial=allow_partial, overwrite=overwrite)
     return open_run(args.output)
@@ -402,7 +407,8 @@ def open_run(path: Path | str) -> Run:
 
     Raises InputDataError: there is no such run, or its files cannot be read.
     """
-    is_glob = glob.has_magic(str(path)) and not Path(path).exists()
+    path = path_of("path", path)
+    is_glob = glob.has_magic(str(path)) and not path.exists()
     return _opened(rollout_files(path) if is_glob else outputs_of(path))
 
 

@@ -164,7 +164,7 @@ class _Contents:
         self._texts: dict[str, Counter[str]] = {leaf.field: Counter() for leaf in leaves}
         self._unseen = self._texts.keys() - _SPECIAL
         self.fields = set(_SPECIAL)
-        self._ranged = {term.field for term in query.dashed_ranges()}
+        self._ranged = {term.field for term in query.wrong_ranges()}
         self._textual: set[str] = set()
 
     def add(self, record: RolloutRecord, *, with_texts: bool) -> None:

@@ -38,7 +38,7 @@ from palestra.analysis import (
     write_report,
     write_reward_profiling,
 )
-from palestra.api.arguments import checks_names
+from palestra.api.arguments import check_counts, checks_names, items_of
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.schema import JsonDict, RunPaths
@@ -59,6 +59,8 @@ RunSource = str | Path | RunOnDisk
 def _rollouts_of(run: RunSource) -> str:
     if isinstance(run, str | Path):
         return str(run)
+    if not hasattr(run, "outputs"):
+        raise ConfigError(f"{run!r} is no run: pass a path or an open run")
     if len(run.outputs) == 1:
         return str(run.outputs[0])
     raise ConfigError(
@@ -274,7 +276,9 @@ def scores(
     that the runs do not share. `allow_different_rows`: match tasks by index although their rows
     differ. Raises InputDataError: the runs share no task.
     """
-    pairs = [run if isinstance(run, tuple) else ("", run) for run in runs]
+    check_counts(k=(k, 1))
+    items = items_of("runs", runs, "a run, or a pair of a model's name and a run")
+    pairs = [run if isinstance(run, tuple) else ("", run) for run in items]
     named_paths = [(name, _rollouts_of(run)) for name, run in pairs]
     refuse_shared_files([path for _, path in named_paths])
     sides = [load_side(path, name=path) for _, path in named_paths]

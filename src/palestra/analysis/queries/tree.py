@@ -21,8 +21,9 @@ _NOT_FAILED: Final = ("scored", "not ended")
 """The outcomes that are no failure."""
 _SYNONYMS: Final = {"status": "outcome", "state": "outcome", "score": "reward", "error": "class"}
 """Fields that no row may have, and that people look for."""
-_DASHED: Final = re.compile(r"(\d+)-(\d+)", re.ASCII)
-"""A value that looks like a range of numbers, `0-3`. In a field of texts it may be one of them."""
+_RANGE: Final = re.compile(r"\d+-\d+|.*\.\..*", re.ASCII)
+"""A value that looks like a range of numbers, `0-3` or `a..b`, and is none. In a field of texts it may
+be one of them."""
 _EXACT: Final = 2**53
 """Whole numbers below it are exact as floating-point numbers."""
 COMPARED: Final = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -194,21 +195,22 @@ class Query:
                     nearest=near,
                 )
 
-    def dashed_ranges(self) -> Iterator[ComparedTerm]:
-        """Yield the terms that look like a range of numbers, such as `task:0-3`."""
+    def wrong_ranges(self) -> Iterator[ComparedTerm]:
+        """Yield the terms that look like a range of numbers and are none, such as `task:0-3`."""
         for leaf in self.leaves():
-            if isinstance(leaf, ComparedTerm) and _DASHED.fullmatch(leaf.text):
+            if isinstance(leaf, ComparedTerm) and _RANGE.fullmatch(leaf.text):
                 yield leaf
 
     def check_ranges(self, numbers: Container[str]) -> None:
         """Raise QueryError: a term such as `task:0-3` has a field of `numbers`."""
-        for leaf in self.dashed_ranges():
+        for leaf in self.wrong_ranges():
             if leaf.field in numbers:
+                bounds = "0..3" if ".." in leaf.text else leaf.text.replace("-", "..")
                 raise QueryError(
                     self.text,
                     leaf.position,
                     f"{leaf.field} is a number, and {leaf.text!r} is none",
-                    hint=f"a range is written with dots: {leaf.field}:{leaf.text.replace('-', '..')}",
+                    hint=f"a range is written with dots between numbers: {leaf.field}:{bounds}",
                 )
 
 
