@@ -75,7 +75,24 @@ def test_what_starts_servers_is_named_in_place_of_what_did(line: str) -> None:
     assert PAGE in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ["import nemo_gym.zebra", "from nemo_gym.judge import Zebra"])
+@pytest.mark.parametrize(
+    ("module", "replacement"),
+    [("train_data_utils", "`ng_prepare_data`"), ("hf_utils", "`palestra dataset download`")],
+)
+def test_a_module_whose_work_a_command_does_names_the_command(
+    module: str, replacement: str
+) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"import nemo_gym.{module}", {})
+
+    assert replacement in str(caught.value)
+    assert "the nearest" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import nemo_gym.zebra", "import nemo_gym.ray_utils", "from nemo_gym.judge import Zebra"],
+)
 def test_a_name_without_a_similar_one_has_no_nearest(line: str) -> None:
     with pytest.raises(ImportError) as caught:
         exec(line, {})

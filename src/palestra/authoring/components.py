@@ -38,12 +38,16 @@ class Component:
 
 
 def find_component(
-    name: str, roots: Sequence[Path], kinds: Iterable[ComponentKind] = ComponentKind
+    name: str,
+    roots: Sequence[Path],
+    kinds: Iterable[ComponentKind] = ComponentKind,
+    *,
+    server_advice: str = "--resources-server {name}",
 ) -> Component:
     """Return the component with this name. The first root that has it wins.
 
     `name`: `aime`, `aime/hard` (a flavour: a folder below `aime`, or `aime/hard.yaml`), or with its
-    tree, `benchmarks/aime`.
+    tree, `benchmarks/aime`. `server_advice`: what the hint says to type for a resources server.
 
     Raises ConfigError: no root has it, or one root has it as an environment and as a benchmark.
     """
@@ -66,7 +70,7 @@ def find_component(
             )
         if matches:
             return matches[0]
-    raise _unknown(name, sought_kinds, roots)
+    raise _unknown(name, sought_kinds, roots, server_advice)
 
 
 def component_at(manifest: Path) -> Component:
@@ -114,12 +118,15 @@ def _candidates(name: str, kind: ComponentKind, root: Path) -> Iterator[Componen
             yield Component(name, kind, root, flavour, folder.with_name(MANIFEST))
 
 
-def _unknown(name: str, kinds: Sequence[ComponentKind], roots: Sequence[Path]) -> ConfigError:
+def _unknown(
+    name: str, kinds: Sequence[ComponentKind], roots: Sequence[Path], server_advice: str
+) -> ConfigError:
     names = [component.name for component in components_in(roots) if component.kind in kinds]
     what = " or ".join(kinds)
     searched = ", ".join(str(root) for root in roots)
     is_server = any((root / ServerType.RESOURCES / name).is_dir() for root in roots)
-    server = f"{name} is a resources server: --resources-server {name}; " if is_server else ""
+    advice = server_advice.format(name=name)
+    server = f"{name} is a resources server: {advice}; " if is_server else ""
     return ConfigError(
         f"there is no {what} {name!r}{did_you_mean(name, names)}",
         hint=f"{server}searched in {searched}; --search-dir adds a folder",

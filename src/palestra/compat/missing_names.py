@@ -38,12 +38,21 @@ _STARTS_SERVERS: Final = (
     "servers and their head server; `palestra.collect` runs rows on servers, and "
     "`palestra.training.RolloutClient` does for a trainer"
 )
+_TRANSFERS_DATASETS: Final = "`palestra dataset upload` and `palestra dataset download` do its work"
 _REPLACEMENTS: Final = {
+    "train_data_utils": (
+        "`ng_prepare_data` does its work, and `palestra.datasets.prepare_datasets` in Python"
+    ),
+    "dataset_orchestrator": _TRANSFERS_DATASETS,
+    "gitlab_utils": _TRANSFERS_DATASETS,
+    "hf_utils": _TRANSFERS_DATASETS,
     "cli": f"in place of `RunHelper`, {_STARTS_SERVERS}",
     "RunHelper": _STARTS_SERVERS,
     "HeadServer": _STARTS_SERVERS,
 }
 """What to use in place of a module or name that Palestra has in another form."""
+_SIMILAR: Final = 0.82
+"""The least similarity of a name that is suggested: `hf_utils` and `path_utils` have 0.78."""
 _COMPAT: Final = "palestra.compat."
 _NO_ATTRIBUTE: Final = re.compile(
     r"(?:<(?:module|class) '(?P<owner>palestra\.compat\.[\w.]+)'.*>|'module' object at (?P<alias>nemo_gym[\w.]*)) "
@@ -66,7 +75,7 @@ def not_provided(fullname: str, names: Iterable[str]) -> str:
     if name in _REPLACEMENTS:
         suggestion = f": {_REPLACEMENTS[name]}"
     else:
-        near = nearest(name, names)
+        near = nearest(name, names, cutoff=_SIMILAR)
         suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
     return f"{product.owner} `{remainder}` is not provided by Palestra{suggestion}{page}"

@@ -377,6 +377,25 @@ def test_init_of_a_server_names_the_next_commands_of_gym(gym: Gym) -> None:
     assert "palestra test" not in gym.out
 
 
+def test_publish_of_a_server_names_flags_that_exist(gym: Gym) -> None:
+    with pytest.raises(ConfigError) as raised:
+        gym.env("publish", "mcqa")
+    assert "--resources-server" not in raised.value.hint
+
+    command = raised.value.hint.partition("gym env ")[2].partition(" makes ")[0]
+    assert gym.env(*command.split()) == 0
+    assert (gym.folder / "environments/my_mcqa/manifest.yaml").is_file()
+
+
+def test_validate_of_a_server_names_the_command_to_type(gym: Gym) -> None:
+    with pytest.raises(ConfigError) as raised:
+        gym.env("validate", "mcqa")
+
+    assert "mcqa is a resources server: gym env validate --resources-server mcqa" in (
+        raised.value.hint
+    )
+
+
 @pytest.mark.parametrize(
     ("flag", "path"),
     [

@@ -116,7 +116,16 @@ def _component(invocation: Invocation) -> Component:
                 f"--manifest is of {component.name!r}, and NAME is {invocation.name!r}"
             )
         return component
-    return find_component(invocation.name or "", search_roots(), _kinds(invocation))
+    command = f"{invocation.program} env {invocation.action}"
+    advice = f"{command} --resources-server {{name}}"
+    if invocation.action == "publish":  # which has no such flag: a server has no manifest
+        advice = (
+            f"{invocation.program} env init --environment my_{{name}} --reuse-verifier {{name}} "
+            "makes an environment of it"
+        )
+    return find_component(
+        invocation.name or "", search_roots(), _kinds(invocation), server_advice=advice
+    )
 
 
 def _kinds(invocation: Invocation) -> tuple[ComponentKind, ...]:
