@@ -6,6 +6,7 @@ import pytest
 
 from palestra.config import InstanceConfig, ServerType
 from palestra.datasets import DatasetEntry, datasets_of_agents
+from palestra.datasets.entries import LICENCES
 from palestra.errors import ConfigError
 
 HUB = {"repo_id": "org/set"}
@@ -48,3 +49,29 @@ def test_the_preferred_source_decides_only_when_both_are_known() -> None:
     assert both.source("huggingface") == "huggingface"
     assert entry(gitlab_identifier=REGISTRY).source("huggingface") == "gitlab"
     assert entry().source("gitlab") is None
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("Appache", "Apache 2.0"),
+        (
+            "Creative Comons Attribution 4.0 International",
+            "Creative Commons Attribution 4.0 International",
+        ),
+    ],
+)
+def test_a_misspelt_licence_is_refused_with_the_nearest(misspelt: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        datasets_of_agents(
+            [agent({"name": "t", "type": "train", "jsonl_fpath": "t.jsonl", "license": misspelt})]
+        )
+
+    assert f"license {misspelt!r} is misspelt; did you mean {meant!r}?" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "name", [*LICENCES, "Apache-2.0", "CC0 1.0", "MIT Licence", "Open Data Commons Attribution 1.0"]
+)
+def test_a_licence_may_have_any_name(name: str) -> None:
+    assert entry(license=name).license == name

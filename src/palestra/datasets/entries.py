@@ -9,6 +9,7 @@ datasets:
   huggingface_identifier: {repo_id: my_org/my_env, artifact_fpath: train.jsonl}
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from palestra.config import InstanceConfig, ServerType, did_you_mean, nearest
+from palestra.config import InstanceConfig, ServerType, did_you_mean, is_one_slip, nearest
 from palestra.errors import ConfigError, Problem
 from palestra.schema import JsonObject
 
@@ -24,8 +25,30 @@ DatasetType = Literal["train", "validation", "example", "benchmark"]
 DataSource = Literal["huggingface", "gitlab"]
 
 NEED_A_LICENSE: Final = frozenset({"train", "validation"})
+LICENCES: Final = (
+    "Apache 2.0",
+    "MIT",
+    "Creative Commons Attribution 4.0 International",
+    "Creative Commons Attribution-ShareAlike 4.0 International",
+    "NVIDIA Internal Use Only, Do Not Distribute",
+    "TBD",
+    "GNU General Public License v3.0",
+    "CC BY-SA 4.0",
+    "CC BY-NC 3.0",
+    "NVIDIA Evaluation Dataset License Agreement",
+)
+"""The licences that NeMo Gym takes. Others are taken here, but not a misspelt one of these."""
+_LICENCE_WORDS: Final = frozenset(
+    word for text in LICENCES for word in re.findall(r"[a-z]{5,}", text.lower())
+) | {"licence"}
 _MISSPELT_FROM: Final = 0.8
 """The minimum similarity at which an unknown key counts as a misspelt known key."""
+
+
+def _has_slip(licence: str) -> bool:
+    """Whether a word of `licence` is a word of a usual licence with one wrong letter."""
+    words = {*re.findall(r"[a-z]+", licence.lower())} - _LICENCE_WORDS
+    return any(is_one_slip(word, usual) for word in words for usual in _LICENCE_WORDS)
 
 
 class GitlabIdentifier(BaseModel):
@@ -106,6 +129,10 @@ class DatasetEntry(BaseModel):
     def _is_whole(self) -> Self:
         if self.type in NEED_A_LICENSE and not self.license:
             raise ValueError(f"license is required for a dataset of type {self.type}")
+        if self.license is not None and _has_slip(self.license):
+            raise ValueError(
+                f"license {self.license!r} is misspelt{did_you_mean(self.license, LICENCES)}"
+            )
         if self.end_idx is not None and self.end_idx < (self.start_idx or 0):
             raise ValueError(f"end_idx {self.end_idx} is before start_idx {self.start_idx}")
         return self
