@@ -128,3 +128,14 @@ def test_a_verifier_that_never_comes_back_is_found_and_the_command_ends(
 
     assert done.code == 1
     assert causes(done) == ["verifier.holds-event-loop"]
+
+
+def test_an_unreachable_endpoint_without_a_models_name_is_no_long_wait(world: World) -> None:
+    run = ("--config", MULTI_STEP, "--split", "example", "--output", "out.jsonl", world.head)
+
+    done = world.run(
+        "palestra", "doctor", *run, "--model", "vllm:http://127.0.0.1:9/v1", "--json", timeout_s=30
+    )
+
+    [finding] = json.loads(done.out)["findings"]
+    assert (done.code, finding["cause"]) == (1, "model.unreachable")

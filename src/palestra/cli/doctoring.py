@@ -40,6 +40,9 @@ EXAMPLE: Final = (
     "palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example "
     "--output runs/mcqa.jsonl --model local"
 )
+ENDPOINT_PATIENCE_S: Final = 5.0
+"""How long an endpoint that is asked for its model's name may be unreachable, in seconds. A collection
+waits for one that is still starting; a check says so."""
 _RUN: Final = frozenset({"input_jsonl_fpath", "split", "output_jsonl_fpath"})
 """The settings that name a run: without any of them, nothing was said about one."""
 
@@ -64,7 +67,7 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
     try:
         settings = with_file_rows(args.settings(config), config, notice)
     except BadInput as error:
-        return show(_of_one(error), as_json=as_json)
+        return report_on(error, as_json=as_json)
     mask = Redactor(config.secrets)
     out = sys.stdout
 
@@ -129,6 +132,11 @@ def _of_one(error: PalestraError) -> Report:
     finding = finding_of(error)
     run = CheckRun(finding.layer, "settings", Looked("not usable", (finding,)), 0.0)
     return Report((run,), (finding,), complete=False)
+
+
+def report_on(error: PalestraError, *, as_json: bool) -> int:
+    """Print the report of a run that one error stops before any check; return its exit code."""
+    return show(_of_one(error), as_json=as_json)
 
 
 def _files(overrides: list[str]) -> list[Path]:

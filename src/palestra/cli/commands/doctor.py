@@ -75,15 +75,21 @@ def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -
 
     def command() -> int:
         from palestra.cli.bare_words import refuse_bare_words
+        from palestra.cli.doctoring import ENDPOINT_PATIENCE_S, report_on
         from palestra.cli.doctoring import doctor as examine
         from palestra.cli.environment_flags import files_in, with_models
+        from palestra.errors import CallError, RunFailed
         from palestra.settings import ModelArgs, args_from
 
         as_json = flags.pop(AS_JSON, False)
         fields = {name: flags.pop(name) for name in ModelArgs.model_fields if name in flags}
         words = with_configs(configs, overrides)
         refuse_bare_words("doctor", words)
-        words, extra = with_models(args_from(ModelArgs, fields), words, flags)
+        settings = {"patience": ENDPOINT_PATIENCE_S, **flags}
+        try:
+            words, extra = with_models(args_from(ModelArgs, fields), words, settings)
+        except (CallError, RunFailed) as error:  # the endpoint does not name its model
+            return report_on(error, as_json=as_json)
         if files := files_in(words):  # which shows no output unless one is named
             flags.setdefault("output_jsonl_fpath", f"runs/{Path(files[0].path).stem}.jsonl")
         return examine(words, extra={**extra, **flags}, as_json=as_json)
