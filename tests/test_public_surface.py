@@ -48,6 +48,7 @@ COMMANDS = [
     "delete_dataset_from_gitlab",
     "list_benchmarks",
     "prepare_benchmark",
+    "viewer",
 ]
 
 

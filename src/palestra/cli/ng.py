@@ -209,6 +209,12 @@ gitlab_to_hf_dataset = _command(
     "NetworkSettings",
     ng=True,
 )
+viewer = _command(
+    "ng_viewer",
+    "show a run in the browser, at http://127.0.0.1:7860; `palestra view` has more",
+    f"{CLI}.viewing:ng_viewer",
+    "ViewerArgs",
+)
 help_ = _command("ng_help", "the list of commands", f"{CLI}.ng:_names")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from palestra.analysis import parse_query
-from palestra.cli.console import STOPPED, notice, say
+from palestra.cli.console import STOPPED, notice, say, warn_all
 from palestra.errors import ConfigError
-from palestra.settings import ViewArgs
+from palestra.settings import ViewArgs, ViewerArgs, args_from, load
 from palestra.system import keep_little_freed_memory
 from palestra.viewer import (
     Catalog,
@@ -43,6 +43,21 @@ def view(args: ViewArgs) -> int:
         words = shlex.join(["palestra", "view", *args.paths, "--text"])
         raise ConfigError(f"{rollout} is for --text and --json", hint=words)
     return _serve(args, paths, run_places)
+
+
+def ng_viewer(overrides: list[str]) -> int:
+    """Run `ng_viewer +jsonl_fpath=rollouts.jsonl`: show one run at NeMo Gym's port, without a browser."""
+    config = load(overrides, ng=True, require_all=False, required=())
+    warn_all(config.warnings)
+    args = args_from(ViewerArgs, config.tree, hint="+jsonl_fpath=results/rollouts.jsonl")
+    return view(
+        ViewArgs(
+            paths=(args.jsonl_fpath,),
+            host=args.server_host,
+            port=args.server_port,
+            no_browser=True,
+        )
+    )
 
 
 def _without_server(args: ViewArgs, run_places: Places, rollout: str | None) -> int:

@@ -95,7 +95,7 @@ from palestra.settings.servers import (
     VerifyEnvArgs,
     VLLMServer,
 )
-from palestra.settings.viewing import ViewArgs
+from palestra.settings.viewing import ViewArgs, ViewerArgs
 
 __all__ = [
     "AUTO",
@@ -165,6 +165,7 @@ __all__ = [
     "VLLMServer",
     "VerifyEnvArgs",
     "ViewArgs",
+    "ViewerArgs",
     "args_from",
     "concurrency",
     "config_list",

@@ -13,6 +13,7 @@ from palestra.settings.collecting import CollectArgs
 from palestra.settings.data import BenchmarkArgs, NetworkSettings, PrepareArgs, RenderArgs
 from palestra.settings.hub import GitlabDownload, GitlabUpload, HubDownload, HubUpload
 from palestra.settings.runs import AggregateArgs, ProfileArgs
+from palestra.settings.viewing import ViewerArgs
 
 COMMAND_MODELS: Final[tuple[type[BaseModel], ...]] = (
     CollectArgs,
@@ -26,6 +27,7 @@ COMMAND_MODELS: Final[tuple[type[BaseModel], ...]] = (
     GitlabUpload,
     GitlabDownload,
     NetworkSettings,
+    ViewerArgs,
 )
 """The settings of the commands that load a configuration."""
 COMMAND_SETTINGS: Final = frozenset(

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from palestra.config import Flag, flag
-from palestra.settings.base import JsonArgs
+from palestra.settings.base import JsonArgs, Settings
 
 
 class ViewArgs(JsonArgs):
@@ -47,3 +47,11 @@ class ViewArgs(JsonArgs):
         default=None, description="Write what matches to one HTML file of at most 10 MB."
     )
     forget: bool = Field(default=False, description="Remove the index of PATH, and end.")
+
+
+class ViewerArgs(Settings):
+    """The settings of `ng_viewer`."""
+
+    jsonl_fpath: str
+    server_host: str = Field(default="127.0.0.1", min_length=1)
+    server_port: int = Field(default=7860, ge=0, le=65_535)
