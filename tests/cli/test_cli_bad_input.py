@@ -400,22 +400,22 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     # words that are neither flags nor overrides
     (
         ("collect", "mcqa"),
-        "hint: palestra collect --config resources_servers/mcqa/configs/mcqa.yaml --split example",
+        "hint: `palestra collect --config resources_servers/mcqa/configs/mcqa.yaml --split example",
     ),
     (
         ("doctor", "resources_servers/mcqa"),
-        "hint: palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example",
+        "hint: `palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example",
     ),
     (
         ("config", "mcqa"),
-        "hint: palestra config --config resources_servers/mcqa/configs/mcqa.yaml; `palestra eval mcqa`",
+        "hint: `palestra config --config resources_servers/mcqa/configs/mcqa.yaml`; `palestra eval mcqa`",
     ),
     (("run", "mcqa"), "resources_servers/mcqa/configs/mcqa.yaml --model local"),
     (("doctor", "tasks.jsonl"), "hint: name a file of rows by its flag: --input tasks.jsonl"),
     (("collect", "taks.jsonl"), "'taks.jsonl', which does not exist; did you mean tasks.jsonl?"),
     (("config", "my.yaml"), "hint: name a config by its flag: --config my.yaml"),
     (("collect", "mcqq"), "takes flags and overrides (key=value), not 'mcqq'"),
-    (("doctor",), "no run is named\nhint: palestra doctor --config"),
+    (("doctor",), "no run is named\nhint: `palestra doctor --config"),
     (
         ("merge", "--output", "all.jsonl"),
         "there is no option --output: write palestra merge OUTPUT SHARD...",

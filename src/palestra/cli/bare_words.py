@@ -42,14 +42,16 @@ def _remedy(command: str, word: str) -> str:
     is_environment = word in {name, f"resources_servers/{name}"} and existing_path(config).exists()
     if is_environment and command in _TAKES_ROWS:
         return (
-            f"palestra {command} --config {config} --split example --output runs/{name}.jsonl "
-            f"--model local; `palestra eval {name} --model local` does the whole run"
+            f"`palestra {command} --config {config} --split example --output runs/{name}.jsonl "
+            f"--model local`; `palestra eval {name} --model local` does the whole run"
         )
     if is_environment:
         model = "" if command == "config" else " --model local"
-        return f"palestra {command} --config {config}{model}; `palestra eval {name}` runs its tasks"
+        return (
+            f"`palestra {command} --config {config}{model}`; `palestra eval {name}` runs its tasks"
+        )
     if Path(word).suffix in _CONFIG_SUFFIXES:
         return f"name a config by its flag: --config {word}"
     if Path(word).suffix in _ROWS_SUFFIXES and command in _TAKES_ROWS:
         return f"name a file of rows by its flag: --input {word}"
-    return f"palestra {command} -h lists the flags; `palestra list` lists the environments"
+    return f"`palestra {command} -h` lists the flags; `palestra list` lists the environments"

@@ -37,8 +37,8 @@ from palestra.system import raise_descriptor_limit
 from palestra.transport import ServerClient
 
 EXAMPLE: Final = (
-    "palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example "
-    "--output runs/mcqa.jsonl --model local"
+    "`palestra doctor --config resources_servers/mcqa/configs/mcqa.yaml --split example "
+    "--output runs/mcqa.jsonl --model local`"
 )
 ENDPOINT_PATIENCE_S: Final = 5.0
 """How long an endpoint that is asked for its model's name may be unreachable, in seconds. A collection
