@@ -549,6 +549,16 @@ def test_a_weight_that_had_no_effect_in_a_run_is_a_warning(
     assert "weights has 'b'" in record.getMessage()
 
 
+def test_a_row_has_the_names_of_weights_without_a_component() -> None:
+    row = {"_ng_task_index": 0}
+    cls = with_verify(lambda self: {"a": 1.0, "reward": 0.5}, weights={"a": 1, "b": 1, "reward": 1})
+
+    assert rewarded(cls, **row)["unused_weights"] == ["b"]
+    assert "unused_weights" not in rewarded(
+        with_verify(lambda self: {"a": 1.0}, weights={"a": 1}), **row
+    )
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -106,6 +106,7 @@ from palestra.schema.protocol import (
     TOOL_FAILURES,
     TRANSFORMS,
     TRANSFORMS_VALUE,
+    UNUSED_WEIGHTS,
     AggregateMetrics,
     AggregateMetricsRequest,
     RewardEvidence,
@@ -190,6 +191,7 @@ from palestra.schema.tokens import (
     turns_of,
 )
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.unused_weights import UnusedWeights
 
 __all__ = [
     "AGENT_OBSERVATIONS",
@@ -237,6 +239,7 @@ __all__ = [
     "TRANSFORMS_VALUE",
     "TURN_FIELDS",
     "UNNAMED_CALL",
+    "UNUSED_WEIGHTS",
     "WIRE_TYPES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
@@ -289,6 +292,7 @@ __all__ = [
     "UnknownItem",
     "UnknownPart",
     "Unscored",
+    "UnusedWeights",
     "UpstreamChoice",
     "UpstreamCompletion",
     "UpstreamMessage",

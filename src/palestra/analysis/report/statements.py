@@ -34,8 +34,14 @@ from palestra.analysis.report.short_answers import ShortAnswers
 from palestra.analysis.summary import GroupScores, GroupSummary, OutsideRules, RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
-from palestra.metrics import FloatArray, Rollouts, describe, group_of_rows, starts_of_sorted
-from palestra.schema import REWARD_COMPONENTS
+from palestra.metrics import (
+    FloatArray,
+    Rollouts,
+    describe,
+    group_of_rows,
+    starts_of_sorted,
+)
+from palestra.schema import REWARD_COMPONENTS, UnusedWeights
 
 MOST_NAMED = 3
 MOST_LISTED = 20
@@ -175,6 +181,7 @@ def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
             yield _refused(facts.refused_numbers)
         if summary.total.outside_rules is not None:
             yield _outside(summary.total.outside_rules)
+        yield from map(_unused, summary.unused_weights)
     yield from _coverage(summary.total, advice(frame.unscored.what_helps()))
 
 
@@ -403,6 +410,16 @@ def _outside(outside: OutsideRules) -> Remark:
         "the environment's reward_rules:",
         f"{lowest if lowest == highest else f'from {lowest} to {highest}'}. Without rules, rewards are "
         "from 0 to 1. If that is meant, declare reward_rules in the environment; else fix its verifier.",
+    )
+
+
+def _unused(unused: UnusedWeights) -> Remark:
+    """Return that weights of the environment had no effect."""
+    which = f" of {visible_line(unused.agent, 40)}" if unused.agent else ""
+    return Remark(
+        f"{amount(len(unused.weights), 'weight')}{which} had no effect:",
+        f"{visible_line(str(unused), 400)}. Give each weight the name of its component, or remove it; a "
+        "component without a weight counts once.",
     )
 
 
