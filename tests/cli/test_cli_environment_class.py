@@ -95,6 +95,18 @@ def test_an_unknown_setting_is_refused_before_the_run(shelf: World, fake: FakeEn
     assert "Shelf has no setting 'bonos'; did you mean 'bonus'?" in refused
 
 
+def test_a_tool_without_a_docstring_is_a_warning(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write("shelf.py", SHELF.replace('        """Take things from the shelf."""\n', ""))
+
+    done = shelf.run("palestra", "eval", "shelf.py", *model(fake), "--output", "out/r.jsonl")
+
+    assert done.code == 0, done.err
+    warnings = [line for line in done.err.splitlines() if "docstring" in line]
+    assert warnings == [
+        "warning: shelf.py:14: the tool take has no docstring, so the model sees no description"
+    ]
+
+
 def test_reverify_replays_the_calls(shelf: World, fake: FakeEndpoint) -> None:
     evaluated(shelf, fake)
     shelf.write(

@@ -368,6 +368,40 @@ def test_an_environment_without_verify_is_refused() -> None:
         defined(type("Bare", (Environment,), {}))
 
 
+class Untyped(Shelf):
+    @tool
+    def put(self, name, count=1, to=None, **more):  # type: ignore[no-untyped-def]
+        """Put things on the shelf."""
+
+
+def test_a_tool_with_a_parameter_without_a_type_is_refused_with_its_line_and_what_to_write() -> (
+    None
+):
+    with pytest.raises(ConfigError) as raised:
+        defined(Untyped)
+
+    line = Untyped.put.__code__.co_firstlineno
+    assert f"{Path(__file__).name}:{line}: the tool put has no type for name, count, to" in str(
+        raised.value
+    )
+    assert "name: str, count: int = 1, to: str | None = None" in raised.value.hint
+
+
+def test_a_tool_without_a_docstring_is_a_warning_with_its_line() -> None:
+    @tool
+    def look(self: Any) -> str:
+        return ""
+
+    [warning] = defined(type("Looked", (Shelf,), {"look": look})).warnings()
+
+    line = look.__code__.co_firstlineno
+    assert f"{Path(__file__).name}:{line}: the tool look has no docstring" in warning
+
+
+def test_a_tool_with_a_docstring_has_no_warning() -> None:
+    assert defined(Shelf).warnings() == ()
+
+
 def test_a_tool_with_the_name_of_a_path_is_refused() -> None:
     @tool
     def verify_(self: Any) -> str:
