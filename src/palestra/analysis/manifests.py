@@ -72,7 +72,7 @@ def check_one_run(
         return (), None
     reference = fingerprints[0]
     others = (fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest)
-    differences = ((other, _difference(reference, other)) for other in others)
+    differences = ((fingerprint, _difference(reference, fingerprint)) for fingerprint in others)
     stranger, difference = next((pair for pair in differences if pair[1]), (None, ""))
     if stranger is not None:
         raise MixedRuns(
