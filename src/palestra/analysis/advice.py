@@ -26,7 +26,11 @@ _PLAIN: Final = re.compile(r"[\w./:@+-]+")
 """A path that needs quotes neither in a shell nor in an override."""
 
 
-def advice_about(run: Files) -> Callable[[str], str]:
+Advice = Callable[[str], str]
+"""Completes advice about one run."""
+
+
+def advice_about(run: Files) -> Advice:
     """Return what completes advice about a run: it writes the path of the run and a new file where the
     advice leaves them open, and the flags of a collection as the command takes them that collected
     the run.

@@ -4,13 +4,13 @@
 for the rows of cut answers and of short ones (`row_facts`), and for the manifest.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from palestra.analysis.advice import advice_about
+from palestra.analysis.advice import Advice, advice_about
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.cut_answers import CutAnswers
@@ -124,15 +124,17 @@ class ReportValues:
     """One per family, else per agent."""
 
 
-def report_values(frame: RunFrame, summary: RunSummary) -> ReportValues:
-    """Return what the report says of a run."""
+def report_values(
+    frame: RunFrame, summary: RunSummary, advice: Advice | None = None
+) -> ReportValues:
+    """Return what the report says of a run. `advice`: of `advice_about`, which reads the manifest."""
     rollouts = frame.rollouts
     has_scores = len(rollouts) > 0
     binary = has_scores and is_binary(rollouts.reward)
     return ReportValues(
         binary=binary,
         key_figures=list(key_figures(summary, binary=binary)) if has_scores else [],
-        remarks=list(remarks(frame, summary)),
+        remarks=list(remarks(frame, summary, advice)),
         notices=summary.notices,
         solved=solved_counts(rollouts) if has_scores else (0, 0, 0),
         pass_rates=pass_rate_bars(solved_by_task(rollouts), rollouts.per_task)
@@ -163,9 +165,9 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Iterator[KeyFigure]:
             yield KeyFigure(name, number(tokens), "mean per rollout")
 
 
-def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
+def remarks(frame: RunFrame, summary: RunSummary, advice: Advice | None = None) -> Iterator[Remark]:
     """Yield the findings and recommended next steps."""
-    advice = advice_about(frame.rollout_places.files)
+    advice = advice or advice_about(frame.rollout_places.files)
     if len(frame.rollouts):
         binary = is_binary(frame.rollouts.reward)
         yield from _teaching(frame.rollouts, advice)
@@ -267,7 +269,7 @@ def _dropped(count: int) -> str:
     return f"{count:,} more without a score" if count else "all with a score"
 
 
-def _teaching(rollouts: Rollouts, advice: Callable[[str], str]) -> Iterator[Remark]:
+def _teaching(rollouts: Rollouts, advice: Advice) -> Iterator[Remark]:
     if int(rollouts.per_task.max()) == 1:
         yield Remark(
             "One rollout per task.",
