@@ -24,7 +24,12 @@ from palestra.errors.envelope import (
     to_body,
     without_answer,
 )
-from palestra.errors.extras import require_extra
+from palestra.errors.extras import (
+    MissingExtra,
+    ModuleNotProvided,
+    NotProvided,
+    require_extra,
+)
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -81,10 +86,13 @@ __all__ = [
     "KeptWaiting",
     "KnownCause",
     "Layer",
+    "MissingExtra",
     "ModelError",
     "ModelNotServed",
     "ModelRejectedRow",
+    "ModuleNotProvided",
     "NoSession",
+    "NotProvided",
     "Outcome",
     "PalestraError",
     "Problem",
