@@ -333,11 +333,8 @@ class ServerClient(BaseModel):
 
 
 def _head_server(tree: Any) -> BaseServerConfig:
-    head_server = tree.get("head_server") or {}
-    return BaseServerConfig(
-        host=str(head_server.get("host") or "127.0.0.1"),
-        port=int(head_server.get("port") or DEFAULT_HEAD_SERVER_PORT),
-    )
+    address = HeadAddress.from_tree(tree)
+    return BaseServerConfig(host=address.host, port=address.port or DEFAULT_HEAD_SERVER_PORT)
 
 
 def _global_config_dict() -> DictConfig:
