@@ -16,6 +16,7 @@ from fastapi.exceptions import ResponseValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import Response as HttpResponse
 
+from palestra.compat.refused_answers import naming_refusals
 from palestra.compat.whole_messages import json_object
 from palestra.config import ServerType
 from palestra.schema import (
@@ -41,15 +42,17 @@ _REWARDS: Final = {
 
 
 def complete_results(app: FastAPI, server: str) -> None:
-    """Check the results of `app`, add the failed tool calls, and let no function end the process by
-    SystemExit. Call it once, after all routes were added.
+    """Check the results of `app`, add the failed tool calls, let no function end the process by
+    SystemExit, and name the model server whose answer made a function fail. Call it once, after all
+    routes were added.
     """
     for route in app.routes:
         if not isinstance(route, APIRoute):
             continue
-        function: Any = _without_exit(route.dependant.call)
+        where = f"{server}{route.path}"
+        function: Any = naming_refusals(_without_exit(route.dependant.call), where)
         if route.path in _REWARDS:
-            function = _completed(function, route, f"{server}{route.path}")
+            function = _completed(function, route, where)
         route.dependant.call = function
 
 

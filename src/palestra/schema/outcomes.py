@@ -169,7 +169,7 @@ class Unscored:
                 )
             case Remedy.REVERIFY:
                 return (
-                    "once the verifier (or judge) is fixed, "
+                    "once the verifier (or judge), and any wrong setting in the command, is fixed, "
                     f"{_of_only(self.reverify or REVERIFY, self.only)} scores "
                     f"{count} by the kept answers, without the model; --resume alone does not run them"
                 )
