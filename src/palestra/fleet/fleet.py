@@ -198,7 +198,8 @@ class Fleet:
             (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()
         ]
-        exposed = any(placement == PROCESS for _, placement in placed)
+        # A fleet of processes is for other commands, too, whatever placement its servers declare.
+        exposed = PROCESS in {self._default, *(placement for _, placement in placed)}
         if self._profiler is not None and any(placement == EMBEDDED for _, placement in placed):
             self._profiler.start()
         if any(placement == EMBEDDED for _, placement in placed):

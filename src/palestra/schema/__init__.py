@@ -88,6 +88,7 @@ from palestra.schema.outcomes import (
     remedy_of,
     reverify_in,
     reward_problem,
+    short_repr,
     the_command,
 )
 from palestra.schema.packed import (
@@ -355,6 +356,7 @@ __all__ = [
     "said",
     "says_nothing",
     "set_fields",
+    "short_repr",
     "the_command",
     "thought_in",
     "to_plain",
