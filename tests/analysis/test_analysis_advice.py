@@ -72,6 +72,36 @@ def test_advice_about_a_run_in_its_place_keeps_the_recorded_files(
     assert advice_about("r.jsonl")(recorded) == recorded
 
 
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ("--config c.yaml", "--config {}/c.yaml"),
+        ("--environment e.py:E", "--environment {}/e.py:E"),
+        (
+            "'+config_paths=[c.yaml,mcqa/absent.yaml]'",
+            "'+config_paths=[{}/c.yaml,mcqa/absent.yaml]'",
+        ),
+        ("--environment mcqa", "--environment mcqa"),
+        ("--config /c.yaml", "--config /c.yaml"),
+    ],
+)
+def test_advice_names_files_of_the_folder_of_the_collection_as_seen_from_here(
+    recorded: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected, here = tmp_path / "collected", tmp_path / "here"
+    for file in (collected / "out/r.jsonl", collected / "c.yaml", collected / "e.py"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (collected / "mcqa").mkdir()
+    here.mkdir()
+    files = "--rollouts out/r.jsonl --with-failures --output out/r_reverified.jsonl"
+
+    monkeypatch.chdir(here)
+    advice = advice_about("../collected/out/r.jsonl")(f"reverify {files} {recorded}` scores it")
+
+    assert advice.endswith(f"{expected.format('../collected')}` scores it")
+
+
 def test_advice_about_shards_names_their_glob(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from palestra.analysis.sources import rollout_files, run_files
 from palestra.analysis.views import Range
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths
-from profiled_runs import Run, failed, lines, materialized, scored
+from profiled_runs import AGENT, Run, failed, lines, materialized, scored
 
 PACKERS = {".gz": gzip.compress, ".zst": zstd.compress}
 
@@ -195,6 +195,15 @@ def test_shards_of_two_runs_are_refused_with_what_differs(tmp_path: Path) -> Non
     ) as caught:
         load_run(None, str(tmp_path / "part*.jsonl"))
     assert caught.value.exit_code == 2
+
+
+def test_shards_may_differ_in_a_server_that_no_row_reaches(tmp_path: Path) -> None:
+    unreached: dict[str, Any] = {"unreached": {"settings": {}}}
+    for run, extra in zip(scored_shards(tmp_path), ({}, unreached), strict=True):
+        semantics = {"servers": {AGENT["name"]: {"settings": {}}, **extra}}
+        manifest(run, f"digest{len(extra)}", input_digest="rows", semantics=semantics)
+
+    assert len(load_run(None, str(tmp_path / "part*.jsonl")).rollouts) == 2
 
 
 def test_inputs_of_another_run_are_refused(tmp_path: Path) -> None:

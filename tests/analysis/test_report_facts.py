@@ -289,3 +289,31 @@ def test_rewards_outside_the_rules_are_a_remark(tmp_path: Path) -> None:
     heads = [remark.head for remark in remarks(frame, summarize(frame))]
 
     assert "1 reward lies outside the environment's reward_rules:" in heads
+
+
+@pytest.mark.parametrize(("second", "unused"), [("layout", [("format",)]), ("format", [])])
+def test_weights_without_a_component_in_any_row_are_a_remark(
+    tmp_path: Path, second: str, unused: list[tuple[str, ...]]
+) -> None:
+    rows = [
+        scored(0, 0, 1.0) | {"reward_components": {"layout": 1.0}, "unused_weights": ["format"]},
+        scored(1, 0, 1.0) | {"reward_components": {second: 1.0}},
+    ]
+    frame = Run.write(tmp_path, rows).load()
+    summary = summarize(frame)
+
+    remarked = [remark for remark in remarks(frame, summary) if "had no effect" in remark.head]
+
+    assert [weights.weights for weights in summary.unused_weights] == unused
+    assert len(remarked) == len(unused)
+    assert all("it returned 'layout'" in remark.text for remark in remarked)
+
+
+def test_remarks_take_the_advice_that_their_report_has_made_already(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 1.0)], inputs=[materialized(n, 0) for n in range(2)])
+    frame = run.load(allow_partial=True)
+
+    texts = [remark.text for remark in remarks(frame, summarize(frame), lambda _: "as advised")]
+
+    assert "as advised" in texts
+    assert texts[-1].endswith("What helps: as advised.")

@@ -87,9 +87,9 @@ def failures(world: World) -> list[tuple[int, str, int, bool]]:
     ("file", "body", "how"),
     [
         pytest.param(AWAITED, OS_EXIT, "exit code 3", id="exit"),
-        pytest.param(AWAITED, SEGFAULT, "SIGSEGV", id="crash"),
+        pytest.param(AWAITED, SEGFAULT, "signal SIGSEGV", id="crash"),
         pytest.param(ON_THREADS, OS_EXIT, "exit code 3", id="exit on a thread"),
-        pytest.param(ON_THREADS, SEGFAULT, "SIGSEGV", id="crash on a thread"),
+        pytest.param(ON_THREADS, SEGFAULT, "signal SIGSEGV", id="crash on a thread"),
     ],
 )
 def test_only_the_rollout_fails_whose_code_ended_its_server(

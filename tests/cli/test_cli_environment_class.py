@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_world import KEY, FakeEndpoint, World, reply
+from cli_world import KEY, OPENAI, FakeEndpoint, World, reply
 
 from palestra.rollouts.lineage import selections
 from palestra.schema import called
@@ -95,6 +95,18 @@ def test_an_unknown_setting_is_refused_before_the_run(shelf: World, fake: FakeEn
     assert "Shelf has no setting 'bonos'; did you mean 'bonus'?" in refused
 
 
+def test_a_tool_without_a_docstring_is_a_warning(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write("shelf.py", SHELF.replace('        """Take things from the shelf."""\n', ""))
+
+    done = shelf.run("palestra", "eval", "shelf.py", *model(fake), "--output", "out/r.jsonl")
+
+    assert done.code == 0, done.err
+    warnings = [line for line in done.err.splitlines() if "docstring" in line]
+    assert warnings == [
+        "warning: shelf.py:14: the tool take has no docstring, so the model sees no description"
+    ]
+
+
 def test_reverify_replays_the_calls(shelf: World, fake: FakeEndpoint) -> None:
     evaluated(shelf, fake)
     shelf.write(
@@ -125,6 +137,32 @@ def test_selected_tasks_are_run_again_by_input(shelf: World, fake: FakeEndpoint)
 
     assert done.code == 0, done.err
     assert [row["stock"] for row in shelf.rows("out/learn_rollouts.jsonl")] == [{"apple": 3}]
+
+
+def test_a_run_of_tasks_that_were_selected_from_shards_names_them(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    collect = ["collect", "--config", "shelf.py", "--config", OPENAI, *fake.policy, shelf.head]
+    for shard in ("0/2", "1/2"):
+        output = ["--input", "shelf.py", "--output", f"out/part{shard[0]}.jsonl", "--shard", shard]
+        assert shelf.run("palestra", *collect, *output).code == 0
+    select = ["select", "out/part*.jsonl", "--band", "0..0.5", "--solved-at", "1", "--out"]
+    selected = shelf.run("palestra", *select, "out/chosen.jsonl")
+    assert selected.code == 0, selected.err
+
+    again = shelf.run(
+        "palestra", *collect, "--input", "out/chosen.jsonl", "--output", "again/r.jsonl"
+    )
+
+    origin = "out/part0.jsonl, out/part1.jsonl"
+    assert again.code == 0, again.err
+    assert f"chosen by their rewards in {origin}" in again.err
+    assert f"tasks chosen from: {origin}" in shelf.run("palestra", "show", "again/r.jsonl").out
+    [entry] = json.loads(shelf.run("palestra", "runs", "again", "--json").out)
+    assert entry["selected_from"] == origin
+    compare = ["compare", "out/part*.jsonl", "again/r.jsonl", "--allow-unmatched"]
+    compared = shelf.run("palestra", *compare)
+    assert "chosen by their rewards" in compared.out + compared.err
 
 
 def test_the_rows_of_all_files_that_match_a_glob_are_used(shelf: World, fake: FakeEndpoint) -> None:

@@ -169,15 +169,15 @@ def test_scores_that_are_doubtful_are_followed_by_a_warning(world: World, comman
     rows = world.rows("run.jsonl")
     rows[0] |= {"reward": 2.5, "outside_reward_rules": [0.0, 1.0]}
     rows[1] |= {"tool_failures": [{"tool": "look_up", "type": "KeyError"}]}
+    for row in rows:
+        row |= {"reward_components": {"layout": 1.0}, "unused_weights": ["format"]}
     world.write("run.jsonl", lines(rows))
 
     done = world.run("palestra", command, "run.jsonl")
 
     warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert [("tool failures" in text, "(2.5)" in text) for text in warnings] == [
-        (True, False),
-        (False, True),
-    ]
+    parts = ("tool failures", "(2.5)", "'format'")
+    assert [part in text for part, text in zip(parts, warnings, strict=True)] == [True] * 3
     assert all("palestra diagnose run.jsonl" in text for text in warnings)
     assert "RewardRules(highest=2.5)" in warnings[1]
 

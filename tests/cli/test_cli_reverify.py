@@ -172,11 +172,23 @@ def test_a_verifier_that_needs_its_session_is_refused_and_nothing_written(here: 
     Path("bound.yaml").write_text(block("bound"))
     rollouts = write("run.jsonl", [stored(0, "")])
 
-    with pytest.raises(ConfigError, match="bound does not say"):
+    with pytest.raises(ConfigError, match="bound does not say") as refused:
         again(rollouts, "+config_paths=[bound.yaml]")
     assert list(here.glob("new*")) == []
+    assert "`palestra select run.jsonl --failed --out run_again.jsonl`" in refused.value.hint
 
-    assert again(rollouts, "+config_paths=[bound.yaml]", force=True) == 0
+
+def test_rewards_without_the_session_are_announced_with_their_file(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app("bound", BOUND)
+    Path("bound.yaml").write_text(block("bound"))
+
+    assert again(write("run.jsonl", [stored(0, "")]), "+config_paths=[bound.yaml]", force=True) == 0
+
+    assert "the rewards may not be those of the rollouts, and are written to new.jsonl" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_misspelt_environment_gets_the_nearest_name(here: Path) -> None:

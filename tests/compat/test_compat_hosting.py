@@ -227,6 +227,12 @@ class Unsure(SimpleResourcesServer):
             return None
         if body.responses_create_params.input == "dict":
             return body.model_dump()
+        if body.responses_create_params.input == "number":
+            return 1.0
+        if body.responses_create_params.input == "pair":
+            return 1.0, "good"
+        if body.responses_create_params.input == "reward":
+            return {"reward": 1.0}
         return BaseVerifyResponse(**body.model_dump())
 """
 
@@ -238,7 +244,10 @@ class Unsure(SimpleResourcesServer):
         ("nan", "/verify returned nan, which is not a reward"),
         ("none", "unsure/verify returned None, expected BaseVerifyResponse"),
         ("forgets", "BaseVerifyResponse rejects /reward: Field required"),
-        ("dict", "the result rejects /response/reward: Field required"),
+        ("dict", "unsure/verify returned a dict without reward ({"),
+        ("number", "unsure/verify returned a float (1.0), expected BaseVerifyResponse"),
+        ("pair", "unsure/verify returned a tuple ((1.0, 'good')), expected BaseVerifyResponse"),
+        ("reward", "returned a dict without responses_create_params, response ({'reward': 1.0})"),
     ],
 )
 def test_a_verifier_without_a_reward_is_quoted_with_the_reason(

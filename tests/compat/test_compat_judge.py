@@ -20,7 +20,7 @@ from palestra.compat.nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from palestra.compat.nemo_gym.judge import JudgeError, judge_failsafe, reraise_judge_errors
-from palestra.errors import JudgeFailure
+from palestra.errors import JudgeFailure, JudgeUnavailable, Layer, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse
 
@@ -156,3 +156,76 @@ def test_a_row_that_judge_failsafe_answered_is_never_scored(tmp_path: Path) -> N
     assert rows == []
     assert {row["_ng_failure_class"] for row in failures} == {"judge_error"}
     assert all("the judge is gone" in str(row) for row in failures)
+
+
+CARELESS = """
+class Careless(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        for question in ("first", "second"):
+            params = NeMoGymResponseCreateParamsNonStreaming(input=question)
+            reply = await self.server_client.post("judge", "/v1/responses", json=params)
+        NeMoGymResponse.model_validate(await reply.json())
+        raise KeyError("verdict")
+"""
+"""An environment that does not look at the status of its judge's answer."""
+
+PLAIN_REFUSALS = """
+from starlette.responses import JSONResponse
+
+class Judge(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        return JSONResponse({"detail": "no such model"}, 404)
+"""
+
+ONE_REFUSAL = """
+from starlette.responses import JSONResponse
+
+class Judge(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        if body.input == "first":
+            return JSONResponse({"detail": "busy"}, 503)
+        return NeMoGymResponse(id="r", created_at=0, model="m", object="response", output=[],
+                               parallel_tool_calls=True, tool_choice="auto", tools=[])
+"""
+
+
+def failure_of_careless(root: Path, judge: str) -> Any:
+    """The failure of a verification whose judge has this source."""
+    failures: list[BaseException] = []
+
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises((JudgeFailure, VerifierError)) as raised:
+            await fleet.client.peer("careless").call("/verify", FLEET_ROW, VerifyResponse)
+        failures.append(raised.value)
+
+    run(root, {"resources_servers/careless": CARELESS, "responses_api_models/judge": judge}, check)
+    return failures[0]
+
+
+@pytest.mark.parametrize(
+    ("judge", "text"),
+    [(JUDGE, "RuntimeError: the endpoint is gone"), (PLAIN_REFUSALS, "judge answered 404: ")],
+    ids=["an error of the fleet", "a plain answer"],
+)
+def test_a_judges_error_that_the_environment_reads_as_an_answer_is_the_judges_failure(
+    tmp_path: Path, judge: str, text: str
+) -> None:
+    failure = failure_of_careless(tmp_path, judge)
+
+    assert isinstance(failure, JudgeUnavailable)
+    assert failure.layer is Layer.MODEL
+    assert text in failure.message
+    assert "careless/verify then failed on this answer: ValidationError" in failure.message
+    assert failure.evidence.hops[-1].server == "judge"
+    assert "app.py" in failure.evidence.traceback
+
+
+def test_an_error_after_the_judges_last_answer_was_good_is_the_verifiers(tmp_path: Path) -> None:
+    failure = failure_of_careless(tmp_path, ONE_REFUSAL)
+
+    assert isinstance(failure, VerifierError)
+    assert failure.message == "careless/verify raised KeyError: 'verdict'"

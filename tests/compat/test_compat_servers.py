@@ -85,6 +85,17 @@ def test_server_utils_is_global_aiohttp_client_request_debug_enabled_reads_the_c
         assert server_utils.is_global_aiohttp_client_request_debug_enabled() is is_on
 
 
+def test_the_head_server_is_where_every_command_looks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = OmegaConf.create({"default_host": "there", "head_server": {"port": None}})
+    monkeypatch.setattr(server_utils, "get_global_config_dict", lambda: tree)
+
+    address = ServerClient.load_head_server_config()
+
+    assert (address.host, address.port) == ("there", 11000)
+
+
 def test_server_utils_names_looked_up_in_the_module_may_be_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -438,6 +438,31 @@ def test_rewards_outside_the_rules_of_the_environment_are_a_finding(run: Path) -
     assert found.evidence[0].text == "reward 2.5, and the rules allow 0 to 1"
 
 
+def test_weights_that_no_row_has_a_component_for_are_a_finding(run: Path) -> None:
+    names = [["format", "style"], ["format"]]
+    components = [{"layout": 1.0}, {"layout": 1.0, "style": 1.0}]
+    whole(
+        run,
+        [
+            result(task, unused_weights=unused, reward_components=values)
+            for task, unused, values in zip(range(2), names, components, strict=True)
+        ],
+    )
+
+    [found] = told(run, "run").findings
+
+    assert (found.cause, found.severity) == ("verifier.unused-weights", Severity.WARNING)
+    assert "'format', but" in found.symptom
+    assert "it returned 'layout', 'style'" in found.symptom
+
+
+def test_weights_that_some_row_has_a_component_for_are_no_finding(run: Path) -> None:
+    rows = [result(0, unused_weights=["style"]), result(1, reward_components={"style": 1.0})]
+    whole(run, rows)
+
+    assert told(run, "run").findings == ()
+
+
 def test_a_zero_for_the_expected_number_is_told(run: Path) -> None:
     zero = result(0, extracted_answer="14.0", expected_answer="14") | {"reward": 0.0}
     whole(run, [zero, result(1, extracted_answer="3", expected_answer="4")])

@@ -80,6 +80,15 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
+def test_a_timeout_names_the_line_at_which_an_author_s_code_of_this_process_waited() -> None:
+    failure = FleetOfOne().failure(hang)
+
+    assert isinstance(failure, DeadlineExceeded)
+    line = f"{__file__}:{hang.__code__.co_firstlineno + 1} in hang"
+    assert failure.evidence.traceback == line
+    assert failure.message.endswith(f" at {line}")
+
+
 @pytest.mark.parametrize("row", [ROW, EARLIER])
 def test_a_rollout_whose_own_call_blocks_its_server_fails_by_that_call(row: RowIdentity) -> None:
     failure = FleetOfOne([blocked("agent", OTHER), blocked("env", row)]).failure(hang)

@@ -20,6 +20,7 @@ from palestra.errors import (
     Hopeless,
     InfraError,
     JudgeFailure,
+    JudgeUnavailable,
     KnownCause,
     Layer,
     ModelError,
@@ -47,6 +48,7 @@ CLASSES = [
     Hopeless,
     InfraError,
     JudgeFailure,
+    JudgeUnavailable,
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
@@ -113,6 +115,15 @@ def test_a_final_failure_stays_final_over_the_wire() -> None:
     assert type(found) is InfraError
     assert found.retriable is False
     assert InfraError("another").retriable is True
+
+
+def test_a_final_failure_of_a_judges_endpoint_keeps_its_layer_over_the_wire() -> None:
+    failure = JudgeFailure.of(ModelRejectedRow("no such tool"))
+
+    found = over_the_wire(failure)
+
+    assert type(found) is JudgeUnavailable
+    assert (found.layer, found.retriable) == (Layer.MODEL, False)
 
 
 @given(st.sampled_from(CLASSES), EVIDENCE)

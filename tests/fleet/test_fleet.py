@@ -85,6 +85,17 @@ def test_an_embedded_fleet_runs_a_rollout_without_a_socket(project: Project) -> 
     assert ports == []
 
 
+def test_a_fleet_of_processes_serves_its_embedded_servers_to_commands_beside_it(
+    project: Project,
+) -> None:
+    async def run() -> list[int]:
+        config = project.load(X_ALONE, f"++{X}.placement=embedded")
+        async with Fleet(config, default_placement=PROCESS) as fleet:
+            return [port for port in ports_of(fleet) if is_listening(port)]
+
+    assert len(asyncio.run(run())) == 1
+
+
 @pytest.mark.slow
 def test_servers_in_processes_give_the_same_rollout(project: Project) -> None:
     config = project.load()

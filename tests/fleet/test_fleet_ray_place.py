@@ -148,7 +148,7 @@ def test_a_fleet_whose_stopping_is_cancelled_leaves_no_socket_open(
         await asyncio.Event().wait()
 
     async def run() -> int:
-        monkeypatch.setattr(fleet_module, "_stop_server", hang)
+        monkeypatch.setattr(fleet_module, "stop_server", hang)
         fleet = Fleet(project.load(X_ALONE))
         await fleet.__aenter__()
         sock = listen("127.0.0.1", 0)

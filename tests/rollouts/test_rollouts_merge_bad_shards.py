@@ -19,7 +19,7 @@ from sharded_runs import (
 )
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Journal, OtherRun, merge
+from palestra.rollouts import Journal, OtherRun, merge, runs_in
 from palestra.rollouts.merging.sources import find_shards
 from palestra.schema import RunPaths
 
@@ -53,6 +53,39 @@ def test_a_shard_of_another_run_is_named_with_what_differs(tmp_path: Path) -> No
     assert "1 of 3 shards belong to another run" in caught.value.message
     assert f"{shards[0]}:\n" in caught.value.message
     assert "servers.policy_model.settings.temperature: 1.0 -> 0.7" in caught.value.message
+
+
+def with_servers(**servers: Any) -> dict[str, Any]:
+    """Semantics of the run with an agent that reaches the policy, and more servers."""
+    agent = {"settings": {"model_server": {"name": "policy_model"}}}
+    return {"servers": {**SEMANTICS["servers"], "agent": agent, **servers}}
+
+
+def test_a_server_that_no_row_of_the_shards_reaches_makes_no_other_run(tmp_path: Path) -> None:
+    shards = shards_of(tmp_path)
+    for shard in shards:
+        edit_manifest(shard, semantics=with_servers())
+    edit_manifest(shards[1], semantics=with_servers(unreached={"settings": {"port": 1}}))
+
+    merge(tmp_path / "all.jsonl", shards)
+
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 6
+    [folder_run] = runs_in(tmp_path / "shards")
+    assert len(folder_run) == 3
+    [merged_run] = runs_in(tmp_path)
+    assert merged_run[0][0] == tmp_path / "all_manifest.json"
+
+
+def test_a_server_that_rows_of_a_shard_reach_makes_another_run(tmp_path: Path) -> None:
+    shards = shards_of(tmp_path)
+    agent = {"settings": {"model_server": {"name": "policy_model"}, "judge": {"name": "judge"}}}
+    for shard in shards:
+        edit_manifest(shard, semantics=with_servers(agent=agent))
+    edit_manifest(shards[1], semantics=with_servers(agent=agent, judge={"settings": {}}))
+
+    with pytest.raises(OtherRun, match=r"servers\.judge: absent -> "):
+        merge(tmp_path / "all.jsonl", shards)
+    assert len(runs_in(tmp_path / "shards")) == 2
 
 
 def test_a_shard_of_other_rows_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from palestra.errors import (
     FieldProblem,
     Hop,
     InfraError,
+    JudgeUnavailable,
     KnownCause,
     ModelError,
     Outcome,
@@ -19,6 +20,7 @@ from palestra.errors import (
     WrongSetting,
 )
 from palestra.rollouts.results import FailedRow, failed, scored
+from palestra.schema import own_hint, reverify_in
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
 NO_TEXT = "caf\udce9"
@@ -161,3 +163,24 @@ def test_a_failure_is_recorded_with_what_went_wrong_where_that_is_known() -> Non
 
     assert json.loads(recorded(rejected).line)["cause"] == "model.no-tools"
     assert "cause" not in json.loads(recorded(InfraError("gone")).line)
+
+
+def test_the_hint_of_a_judges_endpoint_says_that_the_command_has_the_judges_settings() -> None:
+    error = JudgeUnavailable("answered 404", evidence=CallEvidence(hops=(Hop("my_judge"),)))
+    error.verify_request = {"response": {"output": []}}
+
+    result = failed(
+        ROW,
+        error,
+        attempt=1,
+        max_attempts=3,
+        started_at=0.0,
+        elapsed_s=1.0,
+        reverify_command="palestra reverify ++judge_model_name=wrong",
+    )
+
+    hint = json.loads(result.line)["hint"]
+    assert own_hint(hint) == (
+        "if a setting of my_judge is wrong, correct it in the command that verifies again, too"
+    )
+    assert reverify_in(hint) == "palestra reverify ++judge_model_name=wrong"

@@ -368,6 +368,40 @@ def test_an_environment_without_verify_is_refused() -> None:
         defined(type("Bare", (Environment,), {}))
 
 
+class Untyped(Shelf):
+    @tool
+    def put(self, name, count=1, to=None, **more):  # type: ignore[no-untyped-def]
+        """Put things on the shelf."""
+
+
+def test_a_tool_with_a_parameter_without_a_type_is_refused_with_its_line_and_what_to_write() -> (
+    None
+):
+    with pytest.raises(ConfigError) as raised:
+        defined(Untyped)
+
+    line = Untyped.put.__code__.co_firstlineno
+    assert f"{Path(__file__).name}:{line}: the tool put has no type for name, count, to" in str(
+        raised.value
+    )
+    assert "name: str, count: int = 1, to: str | None = None" in raised.value.hint
+
+
+def test_a_tool_without_a_docstring_is_a_warning_with_its_line() -> None:
+    @tool
+    def look(self: Any) -> str:
+        return ""
+
+    [warning] = defined(type("Looked", (Shelf,), {"look": look})).warnings()
+
+    line = look.__code__.co_firstlineno
+    assert f"{Path(__file__).name}:{line}: the tool look has no docstring" in warning
+
+
+def test_a_tool_with_a_docstring_has_no_warning() -> None:
+    assert defined(Shelf).warnings() == ()
+
+
 def test_a_tool_with_the_name_of_a_path_is_refused() -> None:
     @tool
     def verify_(self: Any) -> str:
@@ -547,6 +581,16 @@ def test_a_weight_that_had_no_effect_in_a_run_is_a_warning(
         assert ask(server, "/aggregate_metrics", {"verify_responses": rows}).status == 200
     [record] = caplog.records
     assert "weights has 'b'" in record.getMessage()
+
+
+def test_a_row_has_the_names_of_weights_without_a_component() -> None:
+    row = {"_ng_task_index": 0}
+    cls = with_verify(lambda self: {"a": 1.0, "reward": 0.5}, weights={"a": 1, "b": 1, "reward": 1})
+
+    assert rewarded(cls, **row)["unused_weights"] == ["b"]
+    assert "unused_weights" not in rewarded(
+        with_verify(lambda self: {"a": 1.0}, weights={"a": 1}), **row
+    )
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,14 @@ def test_a_deadline_is_a_504_that_names_what_was_awaited() -> None:
     assert error["message"].endswith("; this call had 0.2 s left of its rollout's time")
 
 
+def test_a_deadline_names_the_line_at_which_the_author_s_code_waited() -> None:
+    error = error_of(ask(server_of(Own), "/wait", {}, headers={"x-palestra-timeout": "0.2"}))
+
+    line = Own.wait.__code__.co_firstlineno + 6
+    assert error["traceback"] == f"{__file__}:{line} in wait"
+    assert f" at {__file__}:{line} in wait; " in error["message"]
+
+
 def test_a_deadline_that_has_passed_lets_nothing_start() -> None:
     reply = ask(server_of(Own), "/wait", {}, headers={"x-palestra-timeout": "0.000"})
 

@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,16 @@ from training_world import (
 
 from palestra.errors import (
     CallError,
+    ConfigError,
     InfraError,
     InputDataError,
     JudgeFailure,
     RowError,
+    RowIdentity,
     VerifierError,
 )
 from palestra.fleet import ChildExit
+from palestra.fleet.stacks import ProcessEnd
 from palestra.training import (
     Attempts,
     Completed,
@@ -124,6 +128,49 @@ def test_a_process_that_says_it_got_no_memory_is_believed() -> None:
 
     assert (cause.out_of_memory, cause.exit_code) == (True, 1)
     assert "lower in_flight (now 8)" in cause.setting
+
+
+@pytest.mark.parametrize(
+    ("last_lines", "reason"),
+    [
+        (("Traceback", "ImportError: no torch", ""), "its last line is 'ImportError: no torch'"),
+        ((), "it printed nothing"),
+    ],
+)
+def test_a_process_that_ends_by_itself_is_quoted(last_lines: tuple[str, ...], reason: str) -> None:
+    from palestra.training.postmortem import PostMortem
+
+    ending = ChildExit(AGENT, 3, last_lines, pid=7)
+
+    cause = PostMortem(Memory(), [], in_flight=8).cause(ending.as_error(), ending)
+
+    assert cause.sentence == f"server {AGENT} (process 7) ended with exit code 3: {reason}"
+    assert not cause.out_of_memory
+
+
+def test_a_process_that_refused_to_run_is_quoted_with_its_hint() -> None:
+    from palestra.training.postmortem import PostMortem
+
+    ending = ChildExit(AGENT, 1, ("loading",), ConfigError("no such model", hint="set model"))
+
+    cause = PostMortem(Memory(), [], in_flight=8).cause(ending.as_error(), ending)
+
+    assert cause.sentence == f"server {AGENT} ended with exit code 1: no such model"
+    assert cause.setting == "set model"
+
+
+def test_a_process_that_a_rollout_has_ended_is_explained_by_that_rollout() -> None:
+    from palestra.training.postmortem import PostMortem
+
+    failure = InfraError("env/verify ended the process that it ran in", hint="look for os._exit")
+    failure.evidence = replace(failure.evidence, row=RowIdentity(3, 0, 1, AGENT))
+    ending = ChildExit(AGENT, 3, ())
+    error = ending.as_error(process_end=ProcessEnd(failure))
+
+    cause = PostMortem(Memory(), [], in_flight=8).cause(error, ending)
+
+    assert cause.sentence.endswith("exit code 3: env/verify ended the process that it ran in")
+    assert cause.setting == "look for os._exit"
 
 
 async def test_a_failure_of_its_class_is_tried_again_as_often_as_its_budget_says() -> None:

@@ -245,12 +245,27 @@ def test_an_endpoint_that_asks_for_more_than_anybody_waits_is_busy_and_not_late(
 def test_what_waits_says_when_the_next_try_comes_and_when_there_are_no_more() -> None:
     count = RetryCount()
 
-    count.again("answered 429", 28.0, 60.0)
+    count.again("answered 429", 28.0, "giving up at 14:03:10")
 
     now = time.monotonic()
-    assert re.fullmatch(r"next try in 28 s, giving up at \d\d:\d\d:\d\d", count.plan_at(now))
+    assert count.plan_at(now) == "next try in 28 s, giving up at 14:03:10"
     assert count.plan_at(now + 30.0) == ""
     assert count.retries == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "end"),
+    [(503, r"giving up at \d\d:\d\d:\d\d"), (500, "giving up after 3 answers of 500")],
+)
+def test_the_plan_names_the_limit_that_ends_the_retries(
+    code: int, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint = Endpoint([status(code), OK])
+    with caplog.at_level(logging.WARNING, logger="palestra.transport"):
+        endpoint.ask()
+
+    [record] = caplog.records
+    assert re.search(rf", {end} \(1 retry so far\)$", record.getMessage())
 
 
 def test_retries_of_another_process_are_counted_from_the_first_report_on() -> None:
@@ -264,7 +279,7 @@ def test_retries_of_another_process_are_counted_from_the_first_report_on() -> No
 
 def test_what_another_process_waits_for_is_known_from_its_first_report() -> None:
     count, other = RetryCount(), RetryCount()
-    plan = other.again("m answered 429", 28.0, 60.0)
+    plan = other.again("m answered 429", 28.0, "giving up at 14:03:10")
 
     count.add_report("model http://m", other.report())
 

@@ -19,9 +19,18 @@ _VERIFIED_FILES: Final = re.compile(
     r"--rollouts (?P<rollouts>'[^']*'|[^\s'`]+) --with-failures --output (?:'[^']*'|[^\s'`]+)"
 )
 """The files of the run in a command of `reverify_command`."""
+_FILE_OPTION: Final = re.compile(r"(--(?:config|environment) )('[^']*'|[^\s'`]+)")
+_FILES: Final = frozenset({".py", ".yaml", ".yml"})
+_FILE_LIST: Final = re.compile(r"(config_paths=\[)([^\]]*)")
+_PLAIN: Final = re.compile(r"[\w./:@+-]+")
+"""A path that needs quotes neither in a shell nor in an override."""
 
 
-def advice_about(run: Files) -> Callable[[str], str]:
+Advice = Callable[[str], str]
+"""Completes advice about one run."""
+
+
+def advice_about(run: Files) -> Advice:
     """Return what completes advice about a run: it writes the path of the run and a new file where the
     advice leaves them open, and the flags of a collection as the command takes them that collected
     the run.
@@ -50,8 +59,47 @@ def _completed(outputs: Sequence[Path], program: str, advice: str) -> str:
     if SELECT_FAILED in advice:
         advice = advice.replace(SELECT_FAILED, _select_failed(outputs))
     if len(outputs) == 1:
+        advice = _with_files_from_here(outputs[0], advice)
         advice = _VERIFIED_FILES.sub(partial(_of_this_run, outputs[0]), advice)
     return with_flags_of(program, advice, only_of_collections=True)
+
+
+def _with_files_from_here(output: Path, advice: str) -> str:
+    """Return advice whose recorded command names its config files and its environment as seen from
+    the working directory. It was recorded in the folder in which the run was collected.
+    """
+    recorded = _VERIFIED_FILES.search(advice)
+    folder = None if recorded is None else _folder_of(output, recorded)
+    if folder is None or folder == Path.cwd():
+        return advice
+
+    def in_option(option: re.Match[str]) -> str:
+        (word,) = shlex.split(option[2])
+        return option[1] + shlex.quote(_from_here(folder, word))
+
+    def in_list(listed: re.Match[str]) -> str:
+        return listed[1] + ",".join(_from_here(folder, word) for word in listed[2].split(","))
+
+    return _FILE_LIST.sub(in_list, _FILE_OPTION.sub(in_option, advice))
+
+
+def _folder_of(output: Path, recorded: re.Match[str]) -> Path | None:
+    """Return the folder from which a recorded command named this output; None when it cannot be
+    known, because the path is absolute or the run was moved.
+    """
+    parts = Path(*shlex.split(recorded["rollouts"])).parts
+    all_parts = output.absolute().parts
+    return Path(*all_parts[: -len(parts)]) if all_parts[-len(parts) :] == parts else None
+
+
+def _from_here(folder: Path, word: str) -> str:
+    """Return a file of `folder` as seen from the working directory; anything else as it is."""
+    file, colon, class_name = word.partition(":")
+    path = folder / file
+    if (Path(file).suffix not in _FILES and "/" not in file) or not path.exists():
+        return word
+    typed = f"{shown(path)}{colon}{class_name}"
+    return typed if _PLAIN.fullmatch(typed) else word
 
 
 def _of_this_run(output: Path, recorded: re.Match[str]) -> str:

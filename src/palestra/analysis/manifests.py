@@ -1,12 +1,12 @@
 """Checks by their manifests, where present, that files belong to one run."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts import ShardOf
+from palestra.rollouts import ShardOf, setting_differences
 from palestra.schema import JsonObject, RunPaths, bare_name
 
 _INPUTS = "_materialized_inputs.jsonl"
@@ -25,6 +25,7 @@ class _Fingerprint:
 
     path: Path
     digest: str
+    input_digest: str
     semantics: JsonObject
     requested: int | None
     shard: ShardOf | None
@@ -56,7 +57,8 @@ class MissingShards:
 def check_one_run(
     inputs: Sequence[Path], rollouts: Sequence[Path]
 ) -> tuple[tuple[str, ...], MissingShards | None]:
-    """Raise MixedRuns when two manifests next to these files have different digests.
+    """Raise MixedRuns when two manifests next to these files are of different rows, or of settings
+    with a difference that their rows reach.
 
     Returns a notice naming the files without a manifest when other files have one, and which shards
     are missing. When no file has a manifest, as with files of other tools, nothing is checked.
@@ -69,11 +71,12 @@ def check_one_run(
     if not fingerprints:
         return (), None
     reference = fingerprints[0]
-    others = [fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest]
-    if others:
+    others = (fingerprint for fingerprint in fingerprints if fingerprint.digest != reference.digest)
+    differences = ((fingerprint, _difference(reference, fingerprint)) for fingerprint in others)
+    stranger, difference = next((pair for pair in differences if pair[1]), (None, ""))
+    if stranger is not None:
         raise MixedRuns(
-            f"{others[0].path} belongs to another run than {reference.path}: "
-            + _difference(reference, others[0]),
+            f"{stranger.path} belongs to another run than {reference.path}: {difference}",
             hint="pass rollouts and materialized inputs of one run; `palestra compare` compares "
             "two runs",
         )
@@ -135,6 +138,7 @@ def _read_fingerprint(path: Path, manifest: Path) -> _Fingerprint:
         return _Fingerprint(
             path,
             str(manifest_fields["digest"]),
+            str(manifest_fields.get("input_digest") or ""),
             manifest_fields.get("semantics") or {},
             requested if isinstance(requested, int) else None,
             ShardOf(**shard) if (shard := manifest_fields.get("shard")) else None,
@@ -148,20 +152,17 @@ def _read_fingerprint(path: Path, manifest: Path) -> _Fingerprint:
 
 
 def _difference(first: _Fingerprint, second: _Fingerprint) -> str:
-    """Return a clause naming the settings that differ; without such settings, that the input rows
-    differ.
+    """Return a clause naming the settings that differ, without their values, or that the input rows
+    differ; empty when the rows depend on nothing that differs.
     """
-    differ = list(_differing(first.semantics, second.semantics))
+    files = (first.path, second.path)
+    differ = [
+        line.partition(": ")[0]
+        for line in setting_differences(first.semantics, second.semantics, files)
+    ]
     if not differ:
-        return "their input rows differ"
+        same_rows = first.input_digest == second.input_digest
+        is_harmless = same_rows and first.semantics != second.semantics
+        return "" if is_harmless else "their input rows differ"
     ellipsis = ", …" if len(differ) > _MOST_NAMED else ""
     return f"they differ in {', '.join(differ[:_MOST_NAMED])}{ellipsis}"
-
-
-def _differing(first: object, second: object, at: str = "") -> Iterator[str]:
-    """Yield the dotted names of the values that differ, without the values, which may be long."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for name in sorted({*first, *second}):
-            yield from _differing(first.get(name), second.get(name), f"{at}.{name}" if at else name)
-    elif first != second:
-        yield at

@@ -39,7 +39,7 @@ class RunHead:
     verifier: str
     """The digest of the environment's code; empty for code that ships with Palestra."""
     selected_from: str
-    """The run by whose rewards the tasks were chosen; empty without one."""
+    """The runs by whose rewards the tasks were chosen; empty without one."""
 
     @classmethod
     def of(cls, manifest: Manifest) -> "RunHead":
@@ -59,7 +59,7 @@ class RunHead:
                 for name, digest in (_object(semantics.get("code"))).items()
                 if _servers(manifest).get(name, {}).get("type") == _RESOURCES
             ),
-            selected_from=next(map(str, manifest.selected_from), ""),
+            selected_from=", ".join(map(str, manifest.selected_from)),
         )
 
     @property

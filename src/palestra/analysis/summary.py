@@ -17,6 +17,7 @@ from palestra.analysis.frame import (
     counts_by_name,
 )
 from palestra.analysis.intervals import Estimate, estimate_level
+from palestra.analysis.report.unused_weights import unused_weights
 from palestra.analysis.task_rows import solved_by_task
 from palestra.analysis.views import (
     OverRequested,
@@ -40,7 +41,7 @@ from palestra.metrics import (
     statistics_rows,
     sum_by_group,
 )
-from palestra.schema import JsonDict, Unscored
+from palestra.schema import JsonDict, Unscored, UnusedWeights
 
 UNLABELLED = "(none)"
 
@@ -173,6 +174,8 @@ class RunSummary:
     unscored: Unscored
     """The requests without a score, counted by remedy."""
     notices: Sequence[str]
+    unused_weights: Sequence[UnusedWeights]
+    """The weights of environments that had no effect in the run."""
     to_look_at: RolloutToLookAt | None
     """None when no rollout has ended."""
 
@@ -208,6 +211,7 @@ def summarize(frame: RunFrame) -> RunSummary:
         completeness=frame.completeness,
         unscored=frame.unscored,
         notices=frame.notices,
+        unused_weights=unused_weights(frame),
         to_look_at=_to_look_at(frame),
     )
 

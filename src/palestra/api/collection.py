@@ -63,14 +63,19 @@ def _is_kept(override: str, secrets: Collection[str]) -> bool:
     return not any(secret in override for secret in secrets)
 
 
-def _with_config_of(choice: FleetChoice, settings: CollectSettings) -> CollectSettings:
+def with_config_of(choice: FleetChoice, settings: CollectSettings) -> CollectSettings:
     """Return the settings with the config files of a running fleet for re-verification, where the
     command names no config files.
     """
     paths = choice.config.tree.get("config_paths")
     if settings.verified_by != _UNKNOWN or not isinstance(paths, list) or not paths:
         return settings
-    words = [word for path in paths for word in ("--config", str(path))]
+    files = (choice.folder / str(path) for path in paths)
+    # A config that ships with Palestra is named as it is: it is found from every folder.
+    names = (
+        shown(file) if file.exists() else str(path) for file, path in zip(files, paths, strict=True)
+    )
+    words = [word for name in names for word in ("--config", name)]
     return replace(settings, verified_by=shlex.join(words))
 
 
@@ -94,7 +99,7 @@ async def collect_with(
     Errors in the rows or in an earlier run are raised before any server starts. Until the first
     rollout starts, no file of an earlier run is changed.
     """
-    settings = _with_config_of(choice, settings)
+    settings = with_config_of(choice, settings)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
     planning = partial(

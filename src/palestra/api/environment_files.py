@@ -129,7 +129,10 @@ def read_rows(
         path, source_file.class_name, settings, data, cache_root().with_name(DATASETS)
     )
     with starting_within(timeout_s):
-        return file_rows(request, venvs=cache_root())
+        rows = file_rows(request, venvs=cache_root())
+    for warning in rows.warnings:
+        report(f"warning: {warning}")
+    return rows
 
 
 def file_behind(agent: str, config: ResolvedConfig) -> tuple[InstanceConfig, NamedFile] | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self, TypeVar, final
 
 import yaml
@@ -223,6 +224,10 @@ class FleetChoice(Protocol):
     def config(self) -> ResolvedConfig:
         """The configuration of the fleet."""
 
+    @property
+    def folder(self) -> Path:
+        """The folder in which the relative paths of the configuration are."""
+
     def open(self, *, models: bool = True) -> contextlib.AbstractAsyncContextManager[Reachable]:
         """Connect to the fleet when its servers answer; with `models`, also wait for the endpoints
         of its models.
@@ -236,6 +241,11 @@ class OwnFleet:
 
     config: ResolvedConfig
     observer: CommandObserver = SILENT
+
+    @property
+    def folder(self) -> Path:
+        """The working directory."""
+        return Path.cwd()
 
     @contextlib.asynccontextmanager
     async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
@@ -267,6 +277,12 @@ class RunningFleet:
     own: ResolvedConfig
     """The configuration of the command, with its token and client settings."""
     observer: CommandObserver = SILENT
+
+    @property
+    def folder(self) -> Path:
+        """The fleet's working directory; this command's when the fleet is on another machine."""
+        run = self.attached.run
+        return Path(run.folder) if run is not None and run.folder else Path.cwd()
 
     @contextlib.asynccontextmanager
     async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:

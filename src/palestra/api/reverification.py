@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import palestra
+from palestra.analysis import advice_about
 from palestra.api.environments import environment_instance, find_target
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -81,11 +82,12 @@ class PreparedReverification:
         """
         observer = self.observer
         async with OwnFleet(self.config, observer).open() as fleet:
-            sessions = await check_modes(fleet.client, self.checked.servers, force=self.args.force)
+            sessions = await self._sessions(fleet)
             if sessions.forced:
                 observer.tell(
                     f"warning: {', '.join(sorted(sessions.forced))}: --force verifies without the "
-                    "live session; the rewards may not be those of the rollouts"
+                    "live session; the rewards may not be those of the rollouts, and are written to "
+                    f"{shown(self.paths.output)}"
                 )
             origin = self._origin()
             with begin_reverification(
@@ -100,6 +102,13 @@ class PreparedReverification:
                     (_inputs(self.args), (_own_inputs(self.args),)), self.paths.materialized_inputs
                 )
                 return await self._verify(fleet, sessions, origin, begun_output)
+
+    async def _sessions(self, fleet: Reachable) -> Sessions:
+        try:
+            return await check_modes(fleet.client, self.checked.servers, force=self.args.force)
+        except ConfigError as error:
+            error.hint = advice_about(self.args.rollouts)(error.hint)
+            raise
 
     async def _verify(
         self, fleet: Reachable, sessions: Sessions, origin: Origin, begun_output: Begun

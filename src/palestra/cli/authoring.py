@@ -28,7 +28,6 @@ from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
 from palestra.errors import ConfigError, RunFailed, require_extra
 from palestra.fleet import assembled, build_server, server_client, starting_within
-from palestra.programs import command_words, typed_program
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
@@ -45,7 +44,6 @@ from palestra.schema import (
 from palestra.server import EnvironmentServer, ResourcesServer, TurnsServer
 from palestra.settings import (
     EntrypointArgs,
-    InitArgs,
     TestArgs,
     args_from,
     existing_path,
@@ -198,21 +196,8 @@ RESOURCES = "resources_servers"
 README = "README.md"
 
 
-def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
-    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
-
-    `next_commands`: the commands to print at the end; empty for `ng_test`, then those of `palestra`.
-    """
-    from palestra.cli.scaffolding import NEXT_COMMANDS, init, warn_built_in
-
-    args = InitArgs(name=_entrypoint(overrides).entrypoint, shadow=True)
-    test = f"{command_words('test', typed_program())} +entrypoint={args.name}"
-    code = init(args, next_commands=next_commands or (test, *NEXT_COMMANDS[1:]))
-    warn_built_in(Path(args.name).name)
-    return code
-
-
-def _entrypoint(overrides: list[str]) -> EntrypointArgs:
+def entrypoint_of(overrides: list[str]) -> EntrypointArgs:
+    """Return the folder that an `ng_*` command names."""
     config = load(overrides, ng=True, require_all=False)
     return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
 
@@ -246,7 +231,7 @@ def _test_subject(name: str) -> NamedFile | Path:
 
 def ng_test(overrides: list[str]) -> int:
     """Run `ng_test +entrypoint=resources_servers/my_env`."""
-    args = _entrypoint(overrides)
+    args = entrypoint_of(overrides)
     names = (args.entrypoint,)
     return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 

@@ -29,6 +29,7 @@ from palestra.system import (
     children_of,
     current_pulse,
     die_with_parent,
+    how_ended,
     is_stopped,
     make_current,
     running_one,
@@ -306,7 +307,7 @@ class Guard:
         """
         if self._pulse.last_beat is None:
             return
-        from palestra.fleet import how_ended, process_end, row_name
+        from palestra.fleet import process_end, row_name
 
         end = process_end(self._pulse, code)
         error = end.failure

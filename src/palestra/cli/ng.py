@@ -112,7 +112,7 @@ version = _command("ng_version", "what is installed, and where (+json=true)", f"
 init_resources_server = _command(
     "ng_init_resources_server",
     "make the folder of a new environment (+entrypoint=resources_servers/my_env)",
-    f"{CLI}.authoring:ng_init",
+    f"{CLI}.scaffolding:ng_init",
 )
 test = _command(
     "ng_test",

@@ -121,6 +121,9 @@ def doubts(summary: RunSummary, run: str | Path) -> Iterator[str]:
             "of the environment, 0 to 1 unless it declares others; if that is meant, declare it: "
             f"reward_rules = RewardRules({_limits_for(outside)}); {diagnose} shows some"
         )
+    for unused in summary.unused_weights:
+        owner = f"{unused.agent}: " if unused.agent else ""
+        yield f"{owner}{unused}; {diagnose} says what helps"
 
 
 def _limits_for(outside: OutsideRules) -> str:

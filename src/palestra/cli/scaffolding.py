@@ -6,10 +6,12 @@ from typing import Final
 
 from palestra.api import read_rows
 from palestra.authoring import Template, folder_from_file, scaffold, scaffold_file, write_config
+from palestra.cli.authoring import entrypoint_of, record
 from palestra.cli.console import notice, say
 from palestra.config import PACKAGE_ROOT, NamedFile
 from palestra.errors import ConfigError
 from palestra.fleet import requirements_of, start_timeout_of, unsatisfied
+from palestra.programs import command_words, typed_program
 from palestra.settings import InitArgs, existing_path
 from palestra.system import shown
 
@@ -61,8 +63,6 @@ def _refuse_unused(args: InitArgs) -> None:
 
 def _from_file(source: str, args: InitArgs) -> int:
     """Make a folder of an environment in one file, with recorded examples where it has a gold."""
-    from palestra.cli.authoring import record
-
     source_file = NamedFile.parse(source)
     if source_file is None or not existing_path(source_file.path).is_file():
         raise ConfigError(f"--from {source}: there is no such Python file")
@@ -109,3 +109,15 @@ def _refuse_built_in(name: str) -> None:
             f"Palestra has an environment {name!r}, and one of yours with this name would hide it",
             hint="choose another name, or hide it with --shadow",
         )
+
+
+def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
+    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
+
+    `next_commands`: the commands to print at the end; empty for `ng_test`, then those of `palestra`.
+    """
+    args = InitArgs(name=entrypoint_of(overrides).entrypoint, shadow=True)
+    test = f"{command_words('test', typed_program())} +entrypoint={args.name}"
+    code = init(args, next_commands=next_commands or (test, *NEXT_COMMANDS[1:]))
+    warn_built_in(Path(args.name).name)
+    return code

@@ -198,6 +198,7 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
             "mean reward": mean_text(entry),
             "started": started_text(entry),
             "path": shown(entry.path),
+            **({"tasks chosen from": entry.selected_from} if entry.selected_from else {}),
             **({"report": shown(report)} if report.is_file() else {}),
         }
     )

@@ -34,6 +34,7 @@ from palestra.compat.missing_names import (
     not_provided,
 )
 from palestra.config import SERVER_TREES, project_root
+from palestra.errors import ModuleNotProvided
 
 _TARGETS: Final = {
     "nemo_gym": "palestra.compat.nemo_gym",
@@ -103,7 +104,7 @@ class AliasFinder(MetaPathFinder):
         except ModuleNotFoundError:
             return None
         if spec is None and top in PRODUCTS:
-            raise ModuleNotFoundError(not_provided(fullname, names_beside(ours)), name=fullname)
+            raise ModuleNotProvided(not_provided(fullname, names_beside(ours)), name=fullname)
         if spec is None:
             return None
         return ModuleSpec(

@@ -20,9 +20,18 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
+from palestra.compat.refused_answers import answers_of_call
 from palestra.compat.rows import is_replaying, recorded_reply
 from palestra.config import ConfigTree, ServerType, read_settings
-from palestra.errors import CallError, CallEvidence, Hop, excerpt, from_body, without_answer
+from palestra.errors import (
+    CallError,
+    CallEvidence,
+    Hop,
+    ModelError,
+    excerpt,
+    from_body,
+    without_answer,
+)
 from palestra.fleet import HeadAddress, attach, http_transport, server_client
 from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
 from palestra.schema import encode_json
@@ -107,6 +116,16 @@ class ClientResponse:
             content = self._full_body
             failure = _failure(self._reply.server, self.url, self.status, content)
             raise ServerRefused(self.url, self.status, content, failure)
+
+    def failure(self) -> CallError:
+        """Return the error that a model server's answer stands for, with its server and status."""
+        server, status, body = self._reply.server, self.status, self._full_body
+        text = excerpt(body)
+        return _failure(server, self.url, status, body) or ModelError(
+            f"{server} answered {status}: {text[:500]}",
+            status=status,
+            evidence=CallEvidence(hops=(Hop(server, self.url, status, text),)),
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -293,15 +312,16 @@ class ServerClient(BaseModel):
         self, reply: ServerReply, path: str, method: str, cookies: Mapping[str, str]
     ) -> ClientResponse:
         # Looked up for errors only: the configuration is slow to read.
+        server_type = "" if reply.ok else server_type_of(self.global_config_dict, reply.server)
         is_failed_tool = (
-            not reply.ok
-            and method == "POST"
-            and is_tool_path(path)
-            and server_type_of(self.global_config_dict, reply.server) == ServerType.RESOURCES
+            method == "POST" and is_tool_path(path) and server_type == ServerType.RESOURCES
         )
-        return ClientResponse(
+        response = ClientResponse(
             reply, method=method, sent_cookies=cookies, is_failed_tool=is_failed_tool
         )
+        if (answers := answers_of_call()) is not None:
+            answers.note(reply.server, response if server_type == ServerType.MODEL else None)
+        return response
 
     def _recorded(self, server: str, path: str, body: Any) -> HttpReply | None:
         return recorded_reply(server, path, body, running=server in self._client().targets)
@@ -333,11 +353,8 @@ class ServerClient(BaseModel):
 
 
 def _head_server(tree: Any) -> BaseServerConfig:
-    head_server = tree.get("head_server") or {}
-    return BaseServerConfig(
-        host=str(head_server.get("host") or "127.0.0.1"),
-        port=int(head_server.get("port") or DEFAULT_HEAD_SERVER_PORT),
-    )
+    address = HeadAddress.from_tree(tree)
+    return BaseServerConfig(host=address.host, port=address.port or DEFAULT_HEAD_SERVER_PORT)
 
 
 def _global_config_dict() -> DictConfig:

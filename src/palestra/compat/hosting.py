@@ -34,6 +34,7 @@ from palestra.compat.nemo_gym.global_config import (
 )
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.compat.nemo_gym.rollout_correlation import RolloutContextMiddleware
+from palestra.compat.refused_answers import only_inner
 from palestra.compat.results import complete_results
 from palestra.compat.rollout_prefix import RolloutPrefixLayer
 from palestra.compat.rows import REPLAY_MARKS, RowLayer
@@ -211,37 +212,22 @@ class Hosted(Server):
         of_the_judge = error.outcome is Outcome.POLICY_ERROR or isinstance(error, PromptTooLong)
         if not self.palestra_is_environment or not of_the_judge:
             return error
-        return _as_judge(error)
+        return JudgeFailure.of(error)
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """Return the `CallError` for an exception of the author's code, including the client's
         exceptions.
         """
-        inner = _inner(error)
+        inner = only_inner(error)
         if isinstance(inner, ServerRefused) and inner.failure is not None:
             return self.relayed(inner.failure)
         if isinstance(inner, JudgeError):
-            cause = _inner(inner.__cause__)
+            cause = only_inner(inner.__cause__)
             failure = cause.failure if isinstance(cause, ServerRefused) else cause
             if isinstance(failure, CallError):
-                return _as_judge(failure)
+                return JudgeFailure.of(failure)
             return JudgeFailure(f"{self.name}{path}: {inner}")
         return super().translate(path, error)
-
-
-def _inner(error: BaseException | None) -> BaseException | None:
-    """Return the only exception of a group that holds one; else `error` itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _as_judge(error: CallError) -> JudgeFailure:
-    failure = JudgeFailure(
-        error.message, hint=error.hint, evidence=error.evidence, status=error.status
-    )
-    failure.retriable = error.retriable
-    return failure
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:

@@ -14,16 +14,15 @@ import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from palestra.errors import CallError
+from palestra.errors import CallError, MissingExtra
 from palestra.schema import encode_json
 from palestra.transport import HttpReply, RetryCount, RetryPolicy, current_call, with_retries
 
 try:
     import aiohttp
 except ModuleNotFoundError as error:
-    raise ImportError(
-        "servers written against nemo_gym need aiohttp: pip install 'palestra[nemo-gym]'"
-    ) from error
+    reason = "servers written against nemo_gym need aiohttp"
+    raise MissingExtra(reason, extra="nemo-gym") from error
 
 CONNECT_TRIES = 3
 LONGEST_WAIT_S = 600.0

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from palestra.config import nearest
+from palestra.errors import NotProvided
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def explain_missing_names(
         # Python would replace the message of an AttributeError by its own.
         importer = sys._getframe(1)  # noqa: SLF001  # no other way shows whether it is an import
         if importer.f_code.co_code[importer.f_lasti] == _IMPORT_FROM:
-            raise ImportError(message, name=alias)
+            raise NotProvided(message, name=alias)
         raise AttributeError(message, name=name, obj=module)
 
     get.explains = True  # type: ignore[attr-defined]
@@ -172,7 +173,7 @@ def names_not_provided(package: str, ours: str) -> Callable[[str], Any]:
         except ModuleNotFoundError as error:
             if error.name != f"{package}.{name}":
                 raise
-        raise ImportError(
+        raise NotProvided(
             not_provided(f"{package}.{name}", names_beside(f"{ours}.{name}")), name=package
         )
 

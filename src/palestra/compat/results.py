@@ -14,8 +14,10 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import ResponseValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.responses import Response as HttpResponse
 
+from palestra.compat.refused_answers import naming_refusals
 from palestra.compat.whole_messages import json_object
 from palestra.config import ServerType
 from palestra.schema import (
@@ -28,6 +30,7 @@ from palestra.schema import (
     infinite_component,
     is_infinite,
     no_reward,
+    short_repr,
 )
 from palestra.server import CalledExit, refuse_reward
 from palestra.transport import current_call, fault_of
@@ -39,17 +42,22 @@ _REWARDS: Final = {
 }
 """Endpoints whose answers have a reward, and the type of the server that has them."""
 
+_WHOLE_RESULTS: Final = frozenset({"/verify", "/run"})
+"""Those of them whose answers are the whole row."""
+
 
 def complete_results(app: FastAPI, server: str) -> None:
-    """Check the results of `app`, add the failed tool calls, and let no function end the process by
-    SystemExit. Call it once, after all routes were added.
+    """Check the results of `app`, add the failed tool calls, let no function end the process by
+    SystemExit, and name the model server whose answer made a function fail. Call it once, after all
+    routes were added.
     """
     for route in app.routes:
         if not isinstance(route, APIRoute):
             continue
-        function: Any = _without_exit(route.dependant.call)
+        where = f"{server}{route.path}"
+        function: Any = naming_refusals(_without_exit(route.dependant.call), where)
         if route.path in _REWARDS:
-            function = _completed(function, route, f"{server}{route.path}")
+            function = _completed(function, route, where)
         route.dependant.call = function
 
 
@@ -104,14 +112,43 @@ def _completed(function: Callable[..., Any], route: APIRoute, where: str) -> Cal
 
 
 def _returned(value: Any, route: APIRoute, where: str) -> Any:
-    """Return the value. Raises CallError: it is None, as of a function that lacks a `return`."""
-    if value is not None:
+    """Return the value. Raises CallError: it is None, as of a function that lacks a `return`; a
+    number, a text or a sequence; or a mapping without the fields that the response model requires.
+    """
+    model = route.response_model
+    lacks = ""
+    if isinstance(value, Mapping):
+        missing = _missing_fields(value, model)
+        if not missing:
+            return value
+        lacks = f" without {', '.join(missing)}"
+    elif value is not None and not (route.path in _WHOLE_RESULTS and _is_no_result(value)):
         return value
-    model = getattr(route.response_model, "__name__", "") or "a result with a reward"
+    is_model = isinstance(model, type) and issubclass(model, BaseModel)
+    expected = model.__name__ if is_model else "a result with a reward"
+    kind = type(value).__name__
+    returned = "None" if value is None else f"a {kind}{lacks} ({short_repr(value)})"
+    hint = f"return the result on every way through `{route.name}`"
+    if is_model and value is not None:
+        hint = f"return {expected}(**body.model_dump(), …) from `{route.name}`, with the reward"
     raise fault_of(_REWARDS[route.path], route.path)(
-        f"{where} returned None, expected {model}",
-        hint=f"return the result on every way through `{route.name}`",
+        f"{where} returned {returned}, expected {expected}", hint=hint
     )
+
+
+def _is_no_result(value: Any) -> bool:
+    return isinstance(value, int | float | str | bytes) or type(value) in {tuple, list, set}
+
+
+def _missing_fields(value: Mapping[str, Any], model: Any) -> list[str]:
+    """Return the fields that the response model requires and a mapping lacks."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return [
+        name
+        for name, field in model.model_fields.items()
+        if field.is_required() and field.validation_alias is None and name not in value
+    ]
 
 
 def _checked(value: Any, where: str) -> Any:

@@ -15,12 +15,17 @@ from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import LogObservation, Rank
 from palestra.metrics import are_same_number
 from palestra.schema import (
+    AGENT_REF,
     EXPECTED_ANSWER,
     EXTRACTED_ANSWER,
     OUTSIDE_REWARD_RULES,
+    REWARD_COMPONENTS,
     ROLLOUT_INDEX,
     TASK_INDEX,
     TOOL_FAILURES,
+    UNUSED_WEIGHTS,
+    UnusedWeights,
+    field_of,
     is_truncated,
     says_nothing,
 )
@@ -48,8 +53,8 @@ class _Response(msgspec.Struct):
 
 
 class ScoredRow(msgspec.Struct):
-    """The fields read from a result row: its indices, reward, response, tool failures, answers, and the
-    rules that its reward breaks.
+    """The fields read from a result row: its indices, agent, reward with its components, response, tool
+    failures, answers, the rules that its reward breaks, and the weights without a component.
     """
 
     task: int = msgspec.field(name=TASK_INDEX)
@@ -60,6 +65,25 @@ class ScoredRow(msgspec.Struct):
     expected_answer: Any = msgspec.field(name=EXPECTED_ANSWER, default=None)
     tool_failures: msgspec.Raw = msgspec.field(name=TOOL_FAILURES, default=msgspec.Raw(b"null"))
     outside_rules: Any = msgspec.field(name=OUTSIDE_REWARD_RULES, default=None)
+    unused_weights: Any = msgspec.field(name=UNUSED_WEIGHTS, default=None)
+    components: Any = msgspec.field(name=REWARD_COMPONENTS, default=None)
+    agent_ref: Any = msgspec.field(name=AGENT_REF, default=None)
+
+    @property
+    def agent(self) -> str:
+        """The name of the row's agent; empty without one."""
+        return str(field_of(self.agent_ref, "name") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What the rows of one agent say of its environment's weights."""
+
+    quote: Quote
+    """The first row."""
+    unused: Any
+    """The field `unused_weights` of the first row: no other weight can be unused in all rows."""
+    components: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -94,6 +118,8 @@ class ScoredRows:
     rewarded: _Tally = field(default_factory=_Tally)
     refused_numbers: _Tally = field(default_factory=_Tally)
     """Rows with reward 0 whose answer equals the expected one as a number."""
+    weights: dict[str, _Weights] = field(default_factory=dict)
+    """By agent."""
 
     @property
     def truncated(self) -> int:
@@ -123,6 +149,16 @@ class ScoredRows:
             self.outside_rules.add(self.path, text, number, "/reward")
         if broken := _broken_tools(row.tool_failures):
             self.broken_tools.add(self.path, broken, number, f"/{TOOL_FAILURES}")
+        self._add_weights(row, number)
+
+    def _add_weights(self, row: ScoredRow, number: int) -> None:
+        weights = self.weights.get(row.agent)
+        if weights is None:
+            text = f"no component for {row.unused_weights}"
+            first = quote(self.path, text, line=number, pointer=f"/{UNUSED_WEIGHTS}")
+            weights = self.weights[row.agent] = _Weights(first, row.unused_weights)
+        if weights.unused and isinstance(row.components, dict):
+            weights.components.update(row.components)
 
     def observations(self) -> Iterator[LogObservation]:
         """Yield the observations that are worth reporting."""
@@ -145,6 +181,14 @@ class ScoredRows:
         if self.refused_numbers.count:
             text = f"{self.refused_numbers.count} {of} have reward 0 for the expected number"
             yield _observation("verifier.right-number-refused", text, self.refused_numbers)
+        for agent, weights in self.weights.items():
+            if unused := UnusedWeights.of(agent, weights.unused, weights.components):
+                yield LogObservation(
+                    f"{agent}: {unused}" if agent else str(unused),
+                    (weights.quote,),
+                    Rank.EXCEPTION,
+                    cause="verifier.unused-weights",
+                )
         enough = self.scored >= FEWEST_SCORED and len(self.tasks) >= FEWEST_TASKS
         if enough and len(self.rewards) == 1:
             (reward,) = self.rewards

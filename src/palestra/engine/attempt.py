@@ -12,6 +12,7 @@ from palestra.engine.job import Job
 from palestra.errors import (
     AgentError,
     CallError,
+    CallEvidence,
     DeadlineExceeded,
     InfraError,
     KeptWaiting,
@@ -76,8 +77,8 @@ async def attempt(
                     return await peer.call("/run", row, VerifyResponse)
                 with deadlines.over(limit):
                     return await peer.call("/run", row, VerifyResponse)
-    except TimeoutError:
-        error = timed_out(job.describe(), limit_s)
+    except TimeoutError as expired:
+        error = timed_out(job.describe(), limit_s, _line_of_wait(expired, client))
         raise await _explained(error, client, identity) from None
     except DeadlineExceeded as error:
         raise await _explained(error, client, identity) from error.__cause__
@@ -85,6 +86,16 @@ async def attempt(
         # Where the fleet has ended, this is no failure of the rollout.
         await client.raise_fleet_end(error)
         raise
+
+
+def _line_of_wait(expired: TimeoutError, client: ServerClient) -> str:
+    """Return where an author's code of this process waited when the time was over; else empty."""
+    if all(target.local is None for target in client.targets.values()):
+        return ""
+    # Here, because a process without servers has no need of it.
+    from palestra.server import authors_line
+
+    return authors_line(expired)
 
 
 async def _explained(error: DeadlineExceeded, client: ServerClient, row: RowIdentity) -> CallError:
@@ -143,11 +154,15 @@ def _written_turns(row: Mapping[str, Any]) -> int:
     return model_turns(conversation) if isinstance(conversation, list) else 0
 
 
-def timed_out(activity: str, limit_s: float) -> DeadlineExceeded:
-    """Return the error for a rollout that exceeded its time limit."""
+def timed_out(activity: str, limit_s: float, line: str = "") -> DeadlineExceeded:
+    """Return the error for a rollout that exceeded its time limit. `line`: where an author's code
+    waited.
+    """
+    where = f" at {line}" if line else ""
     return DeadlineExceeded(
-        f"not done within {limit_s:.0f} s; it was awaiting {activity}",
+        f"not done within {limit_s:.0f} s; it was awaiting {activity}{where}",
         hint="raise rollout_timeout, or find out why the last thing it awaited is slow",
+        evidence=CallEvidence(traceback=line),
     )
 
 

@@ -24,7 +24,12 @@ from palestra.errors.envelope import (
     to_body,
     without_answer,
 )
-from palestra.errors.extras import require_extra
+from palestra.errors.extras import (
+    MissingExtra,
+    ModuleNotProvided,
+    NotProvided,
+    require_extra,
+)
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -42,6 +47,7 @@ from palestra.errors.tree import (
     InfraError,
     InputDataError,
     JudgeFailure,
+    JudgeUnavailable,
     KeptWaiting,
     ModelError,
     ModelNotServed,
@@ -78,13 +84,17 @@ __all__ = [
     "InfraError",
     "InputDataError",
     "JudgeFailure",
+    "JudgeUnavailable",
     "KeptWaiting",
     "KnownCause",
     "Layer",
+    "MissingExtra",
     "ModelError",
     "ModelNotServed",
     "ModelRejectedRow",
+    "ModuleNotProvided",
     "NoSession",
+    "NotProvided",
     "Outcome",
     "PalestraError",
     "Problem",

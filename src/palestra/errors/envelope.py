@@ -31,6 +31,7 @@ from palestra.errors.tree import (
     Hopeless,
     InfraError,
     JudgeFailure,
+    JudgeUnavailable,
     ModelError,
     ModelNotServed,
     ModelRejectedRow,
@@ -67,6 +68,7 @@ _CLASSES: tuple[type[CallError], ...] = (
     NoSession,
     Bystander,
     JudgeFailure,
+    JudgeUnavailable,
     ModelError,
     RowError,
     ModelRejectedRow,
@@ -210,7 +212,6 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
             traceback=str(inner.get("traceback") or ""),
         ),
     )
-    # A server may know of a failure that it is final although its class as a rule is not.
     error.retriable = retriable
     if inner.get("cause") in _CAUSES:
         error.cause = KnownCause(inner["cause"])
@@ -239,7 +240,9 @@ def _class_for(wire_type: str, layer: Layer, reason: str, *, retriable: bool) ->
     for cls in same_type:
         if (cls.layer, cls.retriable, cls.reason) == (layer, retriable, reason):
             return cls
-    return same_type[0]
+    # A server may know of a failure that it is final although its class as a rule is not.
+    alike = (cls for cls in same_type if (cls.layer, cls.reason) == (layer, reason))
+    return next(alike, same_type[0])
 
 
 def _hop(raw: Mapping[str, Any]) -> Hop:

@@ -19,6 +19,7 @@
         │   └── NoSession         409: the session holds nothing for the call
         ├── VerifierError         `verify` raised or gave no finite reward
         ├── JudgeFailure          the judge failed or gave no readable verdict
+        │   └── JudgeUnavailable      the judge's endpoint responded with an error
         ├── DeadlineExceeded      a deadline passed while something was awaited
         │   └── KeptWaiting           another rollout's code blocked the awaited server
         └── Hopeless              no call can succeed as configured: the run stops
@@ -333,6 +334,23 @@ class JudgeFailure(CallError):
     layer = Layer.VERIFIER
     outcome = Outcome.JUDGE_ERROR
     usual_cause = KnownCause.JUDGE_UNREADABLE
+
+    @classmethod
+    def of(cls, error: CallError) -> "JudgeFailure":
+        """Return `error`, of a call to a judge, as a failure of the judge."""
+        is_of_endpoint = error.layer is Layer.MODEL
+        failure = (JudgeUnavailable if is_of_endpoint else JudgeFailure)(
+            error.message, hint=error.hint, evidence=error.evidence, status=error.status
+        )
+        failure.retriable = error.retriable
+        return failure
+
+
+class JudgeUnavailable(JudgeFailure):
+    """The judge's endpoint responded with an error."""
+
+    layer = Layer.MODEL
+    usual_cause = KnownCause.MODEL_FAILS
 
 
 class DeadlineExceeded(CallError):

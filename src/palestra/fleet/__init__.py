@@ -57,7 +57,6 @@ from palestra.fleet.sockets import (
 from palestra.fleet.stacks import (
     blocking,
     executing_place,
-    how_ended,
     overrun,
     place_on,
     process_end,
@@ -121,7 +120,6 @@ __all__ = [
     "head_server",
     "holder_of",
     "holders_of",
-    "how_ended",
     "http_transport",
     "http_url",
     "interpreter_for",

@@ -1,5 +1,6 @@
 """Build a server object from an instance's configuration, alone or started in this process."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
@@ -151,6 +152,19 @@ async def start_server(
     await local.start()
     await server.start_workers()
     return local.asgi_app()
+
+
+async def stop_server(server: Server, timeout_s: float) -> None:
+    """Stop a server. An author's `stop` that fails or hangs does not keep the others from stopping: a
+    failure is logged.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await server.shut_down()
+    except TimeoutError:
+        pass
+    except Exception as error:
+        server.palestra_errors.log(server.name, ".stop", error)
 
 
 def _record_calls(server: Server, client: ServerClient) -> None:

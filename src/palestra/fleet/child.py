@@ -18,7 +18,7 @@ from typing import Final, final
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.orders import REFUSAL_MARK, read_refusal
 from palestra.fleet.stacks import ProcessEnd, row_name
-from palestra.system import start_async
+from palestra.system import how_ended, start_async
 
 LAST_LINES = 25
 NOTHING_KNOWN: Final = ProcessEnd()
@@ -40,19 +40,14 @@ class ChildExit:
     @property
     def how(self) -> str:
         """How the process ended: `signal SIGKILL` or `exit code 3`."""
-        return f"signal {self.signal_name}" if self.signal_name else f"exit code {self.returncode}"
+        return how_ended(self.returncode)
 
     @property
     def signal_name(self) -> str:
         """The name of the signal that ended the process, such as `SIGKILL`, or its number if it has
         no name. Empty when no signal ended the process.
         """
-        if self.returncode >= 0:
-            return ""
-        try:
-            return signal.Signals(-self.returncode).name
-        except ValueError:  # most real-time signals have none
-            return str(-self.returncode)
+        return "" if self.returncode >= 0 else self.how.removeprefix("signal ")
 
     def as_error(
         self, *, before_ready: bool = False, process_end: ProcessEnd = NOTHING_KNOWN

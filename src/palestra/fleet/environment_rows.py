@@ -76,6 +76,8 @@ class FileRows:
     """The path or the name of its data, as it is written; empty for data of another kind."""
     has_gold: bool = False
     """Whether the class knows right answers."""
+    warnings: tuple[str, ...] = ()
+    """What the model may lack, one sentence each."""
 
     def as_json(self) -> JsonDict:
         """Return the fields as JSON values."""
@@ -112,6 +114,7 @@ def _contents(request: RowRequest) -> FileRows:
         description=(env.cls.__doc__ or "").strip().partition("\n")[0],
         data_path=str(data) if isinstance(data, str | Path) else "",
         has_gold=bool(getattr(env.cls, "gold", "")),
+        warnings=env.warnings(),
     )
 
 
@@ -142,7 +145,13 @@ async def rows_by(
     if "error" in rows_found:
         kind = ConfigError if rows_found["kind"] == ConfigError.__name__ else InputDataError
         raise kind(rows_found["error"], hint=rows_found["hint"])
-    return FileRows(**{**rows_found, "rows": tuple(rows_found["rows"])})
+    return FileRows(
+        **{
+            **rows_found,
+            "rows": tuple(rows_found["rows"]),
+            "warnings": tuple(rows_found["warnings"]),
+        }
+    )
 
 
 def write_rows() -> None:

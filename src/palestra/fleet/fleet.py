@@ -31,6 +31,7 @@ from palestra.fleet.build import (
     server_client,
     start_server,
     starting,
+    stop_server,
 )
 from palestra.fleet.child import STOP_S, ChildExit
 from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting_within
@@ -197,7 +198,8 @@ class Fleet:
             (instance, placement_of(instance, self._default or EMBEDDED))
             for instance in self.config.instances.values()
         ]
-        exposed = any(placement == PROCESS for _, placement in placed)
+        # A fleet of processes is for other commands, too, whatever placement its servers declare.
+        exposed = PROCESS in {self._default, *(placement for _, placement in placed)}
         if self._profiler is not None and any(placement == EMBEDDED for _, placement in placed):
             self._profiler.start()
         if any(placement == EMBEDDED for _, placement in placed):
@@ -405,7 +407,7 @@ class Fleet:
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
     async def _stop_servers(self, timeout_s: float) -> None:
-        await asyncio.gather(*(_stop_server(server, timeout_s) for server in self._servers))
+        await asyncio.gather(*(stop_server(server, timeout_s) for server in self._servers))
 
     def _close_sockets(self) -> None:
         for sock in self._listening:
@@ -414,13 +416,6 @@ class Fleet:
     async def _finish_profile(self) -> None:
         if self._profiler is not None:
             await asyncio.to_thread(self._profiler.finish)
-
-
-async def _stop_server(server: Server, timeout_s: float) -> None:
-    """Stop a server. An author's `stop` that fails or hangs does not keep the fleet from ending."""
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(timeout_s):
-            await server.shut_down()
 
 
 async def _serve_forever(app: ASGIApp, sock: socket.socket) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
@@ -125,6 +126,7 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         nonce=new_id(),
         pid=os.getpid(),
         started=time.time(),
+        folder=str(Path.cwd()),
     )
     app = head_app(
         fleet.config,

@@ -33,6 +33,8 @@ class RunFile:
     nonce: str
     pid: int
     started: float
+    folder: str = ""
+    """The fleet's working directory, in which its relative paths are; empty when unknown."""
 
     @property
     def url(self) -> str:

@@ -222,7 +222,8 @@ class HeadAddress:
         """
         settings = tree.get("head_server") or {}
         host = str(settings.get("host") or tree.get("default_host") or DEFAULT_HOST)
-        port = int(settings.get("port", DEFAULT_PORT))
+        port = settings.get("port")
+        port = DEFAULT_PORT if port is None or port == "" else int(port)
         return cls(host, port, str(tree.get("fleet_token") or ""))
 
     @property

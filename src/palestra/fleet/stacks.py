@@ -12,7 +12,7 @@ import msgspec
 from palestra.errors import CallError, RowIdentity, add_row
 from palestra.sandbox import CRASHES
 from palestra.server import AuthorCall, AuthorsPlace, ended_process, is_servers_file, overran
-from palestra.system import Executing, Pulse, signal_name
+from palestra.system import Executing, Pulse, how_ended
 
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
@@ -144,11 +144,6 @@ def process_end(pulse: Pulse, returncode: int) -> ProcessEnd:
         server_type=author.server_type,
     )
     return ProcessEnd(_of_call(failure, author), since=call.since)
-
-
-def how_ended(returncode: int) -> str:
-    """Return `exit code 3` or `SIGSEGV`."""
-    return signal_name(-returncode) if returncode < 0 else f"exit code {returncode}"
 
 
 def _calls_of_rollouts(pulse: Pulse) -> list[tuple[Executing, AuthorCall]]:

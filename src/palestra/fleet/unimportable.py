@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, MissingExtra, NotProvided
 from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
 
 _NAME_OF_MODULE: Final = re.compile(
     r"cannot import name '([^']+)' from (?:partially initialized )?"
 )
-NOT_PROVIDED: Final = "is not provided by Palestra"
 _COMPAT: Final = "palestra.compat."
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _OURS: Final = frozenset({"palestra", "nemo_gym"}) | _TREES
@@ -34,18 +33,16 @@ def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
     """Return the error to show for the file at `path`. `line`: the line of the failing import, as
     in `:3`.
     """
-    if NOT_PROVIDED in str(error):  # an alias of another product has said all of it
+    if isinstance(error, NotProvided):  # an alias of another product has said all of it
         return ConfigError(f"{path}{line} cannot be imported: {error}", hint=_do_without(path))
     name = _NAME_OF_MODULE.search(str(error))
     if name is not None and error.name:
         return _without_name(path, line, error.name, name[1])
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _without_module(path, error.name)
-    reason, installs, package = str(error).partition(": pip install ")
-    hint = f"pip install {package}" if installs else ""  # a missing extra of ours
-    return ConfigError(
-        f"{path}{line} cannot be imported: {type(error).__name__}: {reason}", hint=hint
-    )
+    if isinstance(error, MissingExtra):
+        return ConfigError(f"{path}{line} cannot be imported: {error.reason}", hint=error.install)
+    return ConfigError(f"{path}{line} cannot be imported: {type(error).__name__}: {error}")
 
 
 def _without_module(path: Path, module: str) -> ConfigError:
@@ -107,7 +104,7 @@ def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> Config
     suggestion = f": the nearest is `{parent}.{near}`" if near else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{path} cannot be imported: {owner}`{short_name}` {NOT_PROVIDED}{suggestion}",
+        f"{path} cannot be imported: {owner}`{short_name}` is not provided by Palestra{suggestion}",
         hint=_do_without(path),
     )
 

@@ -29,6 +29,7 @@ from palestra.fleet.build import (
     profiler_for,
     server_client,
     start_server,
+    stop_server,
 )
 from palestra.fleet.child import STOP_S
 from palestra.fleet.garbage import rare_collections
@@ -93,9 +94,7 @@ async def serve(order: WorkOrder) -> None:
         if profiler is not None:
             # Before the author's own `stop`, which may not end before the fleet ends this.
             profiler.finish()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                await server.shut_down()
+        await stop_server(server, STOP_S)
         await client.http.aclose()
         await ray.leave()
 

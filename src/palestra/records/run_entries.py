@@ -77,6 +77,8 @@ class RunEntry:
     started_at: datetime
     problem: str = ""
     """Why the run's files cannot be read; empty when they can."""
+    selected_from: str = ""
+    """The runs by whose rewards the tasks were chosen; empty without one."""
 
     @property
     def ended(self) -> float:
@@ -165,6 +167,7 @@ def _entry(
         interval=counts.interval,
         started_at=started_at,
         problem=problem,
+        selected_from=head.selected_from if head else "",
     )
 
 

@@ -102,6 +102,7 @@ from palestra.rollouts.run_folders import (
     runs_in,
     runs_of,
 )
+from palestra.rollouts.same_run import setting_differences
 
 __all__ = [
     "ENDED_RUN",
@@ -200,6 +201,7 @@ __all__ = [
     "scored_beside",
     "scored_keys",
     "semantics_of",
+    "setting_differences",
     "skills_ref",
     "stopped_rows",
     "unfinished_rollouts",

@@ -15,6 +15,8 @@ import orjson
 from palestra.schema import JsonObject, bare_name
 
 PROVENANCE: Final = "_provenance.json"
+MOST_FILES: Final = 3
+"""The largest number of rollouts files that are all named."""
 
 
 def provenance_path(tasks: Path) -> Path:
@@ -37,8 +39,10 @@ class SelectedFrom:
         return cls(paths, str(fields["rewards_digest"]))
 
     def __str__(self) -> str:
-        """Return the folder and the name of each rollouts file."""
-        return ", ".join("/".join(Path(name).parts[-2:]) for name in self.rollouts)
+        """Return the folder and the name of each rollouts file; of many, of the first."""
+        names = ["/".join(Path(name).parts[-2:]) for name in self.rollouts]
+        further = len(names) - MOST_FILES
+        return ", ".join(names) if further <= 0 else f"{names[0]} and {len(names) - 1} more shards"
 
     def is_run(self, rollouts: Iterable[Path], rewards_digest: str) -> bool:
         """Whether a run with these rollouts files and rewards is the run."""

@@ -325,6 +325,20 @@ def described(error: CallError) -> JsonDict:
     return clean
 
 
+def _with_judge(hint: str, error: CallError) -> str:
+    """Return the hint of a failed verification; that of a judge's endpoint says that the command has
+    the judge's settings of the failed run.
+    """
+    hops = error.evidence.hops
+    if error.layer is not Layer.MODEL or not hops:
+        return hint
+    server = hops[-1].server
+    advice = (
+        f"if a setting of {server} is wrong, correct it in the command that verifies again, too"
+    )
+    return f"{hint}; {advice}" if hint else advice
+
+
 def failed(
     row: JsonObject,
     error: CallError,
@@ -350,7 +364,7 @@ def failed(
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     fields = described(error)
     if reverify_command and error.verify_request and may_verify_again(outcome):
-        fields["hint"] = hint_with(fields["hint"], reverify_command)
+        fields["hint"] = hint_with(_with_judge(fields["hint"], error), reverify_command)
     line = line_with_answer(
         {
             **_identity(row),

@@ -10,6 +10,7 @@ from typing import Final
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
 from palestra.rollouts.manifest import Manifest, read_manifest
+from palestra.rollouts.same_run import setting_differences
 from palestra.schema import RunPaths, bare_name, with_compressed
 
 MANIFEST_SUFFIX: Final = "_manifest.json"
@@ -97,14 +98,36 @@ def runs_in(root: Path) -> list[RunManifests]:
 def runs_of(paths: Iterable[Path]) -> list[RunManifests]:
     """Return the manifests at `paths`, those of each run together, as `runs_in` does."""
     manifests = [read_if_valid(path) for path in paths if path.is_file()]
-    merged_digests = {m.digest for _, m in manifests if m is not None and m.shard is None}
-    groups: dict[object, RunManifests] = {}
+    merged_by_rows: dict[str, RunManifests] = {}
+    for path, manifest in manifests:
+        if manifest is not None and manifest.shard is None:
+            merged_by_rows.setdefault(manifest.input_digest, []).append((path, manifest))
+    groups: list[RunManifests] = []
+    groups_by_rows: dict[str, list[RunManifests]] = {}
     for path, manifest in manifests:
         if manifest is None or manifest.shard is None:
-            groups[path] = [(path, manifest)]
-        elif manifest.digest not in merged_digests:
-            groups.setdefault(manifest.digest, []).append((path, manifest))
-    return list(groups.values())
+            groups.append([(path, manifest)])
+            continue
+        merged = merged_by_rows.get(manifest.input_digest, ())
+        if any(_is_of_run(path, manifest, run) for run in merged):
+            continue
+        shards_of = groups_by_rows.setdefault(manifest.input_digest, [])
+        group = next((run for run in shards_of if _is_of_run(path, manifest, run[0])), None)
+        if group is None:
+            group = []
+            shards_of.append(group)
+            groups.append(group)
+        group.append((path, manifest))
+    return groups
+
+
+def _is_of_run(path: Path, manifest: Manifest, run: tuple[Path, Manifest | None]) -> bool:
+    """Whether a shard of the same input rows has the settings of a run."""
+    run_path, run_manifest = run
+    files = (RunPaths(output_beside(file)).materialized_inputs for file in (run_path, path))
+    return run_manifest is not None and not setting_differences(
+        run_manifest.semantics, manifest.semantics, files
+    )
 
 
 def read_if_valid(path: Path) -> tuple[Path, Manifest | None]:

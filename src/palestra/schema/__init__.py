@@ -88,6 +88,7 @@ from palestra.schema.outcomes import (
     remedy_of,
     reverify_in,
     reward_problem,
+    short_repr,
     the_command,
 )
 from palestra.schema.packed import (
@@ -106,6 +107,7 @@ from palestra.schema.protocol import (
     TOOL_FAILURES,
     TRANSFORMS,
     TRANSFORMS_VALUE,
+    UNUSED_WEIGHTS,
     AggregateMetrics,
     AggregateMetricsRequest,
     RewardEvidence,
@@ -190,6 +192,7 @@ from palestra.schema.tokens import (
     turns_of,
 )
 from palestra.schema.unchecked import changed, maker
+from palestra.schema.unused_weights import UnusedWeights
 
 __all__ = [
     "AGENT_OBSERVATIONS",
@@ -237,6 +240,7 @@ __all__ = [
     "TRANSFORMS_VALUE",
     "TURN_FIELDS",
     "UNNAMED_CALL",
+    "UNUSED_WEIGHTS",
     "WIRE_TYPES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
@@ -289,6 +293,7 @@ __all__ = [
     "UnknownItem",
     "UnknownPart",
     "Unscored",
+    "UnusedWeights",
     "UpstreamChoice",
     "UpstreamCompletion",
     "UpstreamMessage",
@@ -351,6 +356,7 @@ __all__ = [
     "said",
     "says_nothing",
     "set_fields",
+    "short_repr",
     "the_command",
     "thought_in",
     "to_plain",

@@ -72,13 +72,18 @@ def reward_problem(result: Any) -> str:
 
 def no_reward(value: Any) -> str:
     """Return a message such as `nan, which is not a reward`. Long values are shortened."""
+    return f"{short_repr(value)}, which is not a reward"
+
+
+def short_repr(value: Any) -> str:
+    """Return the `repr` of an author's value, shortened when it is long."""
     try:
-        excerpt = repr(value)
+        text = repr(value)
     except Exception:  # an author's own class, or a number with too many digits
-        excerpt = f"a {type(value).__name__} that cannot be shown"
-    if len(excerpt) > _LONGEST_SHOWN:
-        excerpt = f"{excerpt[:_LONGEST_SHOWN]}… ({len(excerpt)} characters)"
-    return f"{excerpt}, which is not a reward"
+        return f"a {type(value).__name__} that cannot be shown"
+    if len(text) > _LONGEST_SHOWN:
+        return f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"
+    return text
 
 
 RETRIABLE: Final = "retriable"
@@ -169,7 +174,7 @@ class Unscored:
                 )
             case Remedy.REVERIFY:
                 return (
-                    "once the verifier (or judge) is fixed, "
+                    "once the verifier (or judge), and any wrong setting in the command, is fixed, "
                     f"{_of_only(self.reverify or REVERIFY, self.only)} scores "
                     f"{count} by the kept answers, without the model; --resume alone does not run them"
                 )

@@ -38,6 +38,10 @@ OUTSIDE_REWARD_RULES = "outside_reward_rules"
 """The field of a verify response whose reward lies outside the environment's `RewardRules`: the lowest
 and the highest reward of the rules. Absent for other rewards."""
 
+UNUSED_WEIGHTS = "unused_weights"
+"""The field of a verify response that lacks a component for some of the environment's `weights`: the
+names of these weights. Absent for other responses."""
+
 
 class RunRequest(WireModel):
     """The request of an agent's `POST /run`: one task row."""

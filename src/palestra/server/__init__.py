@@ -74,7 +74,7 @@ from palestra.server.model_server import (
     ModelServerConfig,
     ask_endpoint,
 )
-from palestra.server.own_errors import OwnErrors, own_frames
+from palestra.server.own_errors import OwnErrors, authors_line, own_frames
 from palestra.server.published import describe, published_schema
 from palestra.server.refusals import RefusalEnvelopes
 from palestra.server.resources_server import (
@@ -177,6 +177,7 @@ __all__ = [
     "Verdict",
     "arguments_model",
     "ask_endpoint",
+    "authors_line",
     "call",
     "chat_events",
     "class_of",

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from palestra.errors import (
     CallError,
+    CallEvidence,
     DeadlineExceeded,
     InfraError,
     KnownCause,
@@ -30,6 +31,7 @@ from palestra.server.author_calls import AuthorMethod
 from palestra.server.authors_errors import ESCAPES, TIME_LIMIT, stops_this_task
 from palestra.server.caller import PREFIX_SCOPE_KEY, Caller, Message, Receive
 from palestra.server.in_flight import IN_FLIGHT_PATH, InFlightCalls
+from palestra.server.own_errors import authors_line
 from palestra.server.refusals import NoteFault, RefusalEnvelopes
 from palestra.server.sessions import SESSION_ID_KEY
 from palestra.server.signing import Signer
@@ -216,7 +218,7 @@ class Boundary:
             if caller is not None and caller.gone:
                 return None
             if limit.expired():
-                return _timed_out(self._server, scope["path"], context, left_s)
+                return _timed_out(self._server, scope["path"], context, left_s, error)
             # An author's own TimeoutError is a bug of theirs, not our deadline.
             failure = self._on_error(scope["path"], error)
             if self._note_fault is not None and failure.evidence.traceback:
@@ -387,14 +389,19 @@ def _strayed(server: str, worker: str) -> InfraError:
 
 
 def _timed_out(
-    server: str, path: str, context: CallContext, left_s: float | None
+    server: str, path: str, context: CallContext, left_s: float | None, expired: BaseException
 ) -> DeadlineExceeded:
-    """Return the error of a call whose rollout had `left_s` seconds left when the call began."""
+    """Return the error of a call whose rollout had `left_s` seconds left when the call began.
+    `expired`: the exception of its time limit.
+    """
+    line = authors_line(expired)
     doing = context.activity.describe() if context.activity is not None else "its own work"
+    where = f" at {line}" if line else ""
     limit = "" if left_s is None else f"; this call had {left_s:.1f} s left of its rollout's time"
     return DeadlineExceeded(
-        f"{server}{path}: the deadline passed while awaiting {doing}{limit}",
+        f"{server}{path}: the deadline passed while awaiting {doing}{where}{limit}",
         hint=f"raise {TIME_LIMIT}, or find out why this endpoint is slow",
+        evidence=CallEvidence(traceback=line),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from palestra.server.author_calls import is_servers_file
+from palestra.server.author_calls import is_authors_file, is_servers_file
 from palestra.server.authors_errors import error_text, raised_by_author
 
 logger = logging.getLogger("palestra.server")
@@ -43,6 +43,18 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
     own_files = [frame for frame in theirs if is_servers_file(frame.filename)]
     quoted = (own_files or theirs or list(frames))[-limit:]
     return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in quoted)
+
+
+def authors_line(error: BaseException) -> str:
+    """Return `FILE:LINE in FUNCTION` of the innermost frame in an author's file; empty without one.
+
+    For a TimeoutError of `asyncio.timeout` it is where the code waited when the time was over.
+    """
+    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    for frame in reversed(frames):
+        if is_authors_file(frame.filename):
+            return f"{frame.filename}:{frame.lineno} in {frame.name}"
+    return ""
 
 
 Report = Callable[[str, str, str, str], object]

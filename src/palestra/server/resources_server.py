@@ -240,11 +240,7 @@ class ResourcesServer(Server):
         """
         if error.outcome is not Outcome.POLICY_ERROR and not isinstance(error, PromptTooLong):
             return error
-        failure = JudgeFailure(
-            error.message, hint=error.hint, evidence=error.evidence, status=error.status
-        )
-        failure.retriable = error.retriable
-        return failure
+        return JudgeFailure.of(error)
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:

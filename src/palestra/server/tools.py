@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, Field, create_model
 
@@ -13,6 +13,7 @@ from palestra.server.sessions import Session
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TOOL_MARK = "_palestra_tool"
+_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
 
 class ToolError(Exception):
@@ -43,10 +44,9 @@ def arguments_model(method: Callable[..., Any]) -> Any:
     hints = get_type_hints(method, include_extras=True)
     notes = _parameter_notes(inspect.getdoc(method) or "")
     fields: JsonDict = {}
-    for name, parameter in inspect.signature(method).parameters.items():
+    for name, parameter in _parameters_of(method):
         kind = hints.get(name, Any)
-        spread = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-        if name == "self" or kind is Session or spread:
+        if kind is Session:
             continue
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[name] = (kind, Field(default, description=notes.get(name)))
@@ -55,6 +55,36 @@ def arguments_model(method: Callable[..., Any]) -> Any:
         __config__=ConfigDict(extra="forbid"),
         **fields,
     )
+
+
+def _parameters_of(method: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
+    """Yield the named parameters of a tool, without `self`."""
+    for name, parameter in inspect.signature(method).parameters.items():
+        if name != "self" and parameter.kind not in _SPREAD:
+            yield name, parameter
+
+
+def untyped_parameters(method: Callable[..., Any]) -> dict[str, str]:
+    """Return the parameters of a tool without a type, each with what to write for it, such as
+    `count: int = 1`.
+    """
+    return {
+        name: f"{name}: {_likely_type(parameter.default)}"
+        for name, parameter in _parameters_of(method)
+        if parameter.annotation is parameter.empty
+    }
+
+
+def _likely_type(default: Any) -> str:
+    if default is inspect.Parameter.empty:
+        return "str"
+    kind = "str | None" if default is None else type(default).__name__
+    return f"{kind} = {default!r}"
+
+
+def has_description(method: Callable[..., Any]) -> bool:
+    """Whether the model sees what a tool does."""
+    return bool(_summary(inspect.getdoc(method) or ""))
 
 
 def tool_schema(method: Callable[..., Any]) -> JsonDict:

@@ -51,7 +51,15 @@ from palestra.system.lookout import (
 )
 from palestra.system.open_files import raise_descriptor_limit
 from palestra.system.parents import become_subreaper, children_of, die_with_parent, outlive_parent
-from palestra.system.processes import Process, boot_id, born_at, is_gone, process_name, signal_name
+from palestra.system.processes import (
+    Process,
+    boot_id,
+    born_at,
+    how_ended,
+    is_gone,
+    process_name,
+    signal_name,
+)
 from palestra.system.pulse import (
     STACKS_SIGNAL,
     Driven,
@@ -95,6 +103,7 @@ __all__ = [
     "exit_in_order",
     "exit_quickly",
     "folder_locked",
+    "how_ended",
     "is_file_at",
     "is_gone",
     "is_stopped",

@@ -114,3 +114,12 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def how_ended(returncode: int) -> str:
+    """Return how a process ended: `exit code 3`, `signal SIGKILL`, or `signal 99` for a signal without
+    a name.
+    """
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    return f"signal {signal_name(-returncode).removeprefix('signal ')}"

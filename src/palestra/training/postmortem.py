@@ -37,16 +37,18 @@ class PostMortem:
         counted = self._counted()
         last_words = _quoted_lines(ending.last_lines)
         number = -ending.returncode if ending.returncode < 0 else 0
+        reported = error.failure if isinstance(error, ServerDied) else ending.refusal
         by_kernel = counted if number == signal.SIGKILL else ""
         process = f"server {ending.name}" + (f" (process {ending.pid})" if ending.pid else "")
         return Cause(
-            sentence=f"{process} ended with {ending.how}: {_why(number, by_kernel, last_words)}",
+            sentence=f"{process} ended with {ending.how}: "
+            + (_why(number, by_kernel, last_words) or _own_reason(reported, ending.last_lines)),
             process=ending.name,
             pid=ending.pid,
             signal=ending.signal_name,
             exit_code=None if number else ending.returncode,
             out_of_memory=bool(by_kernel or last_words),
-            setting=self._setting(number, short=bool(by_kernel or last_words)),
+            setting=self._setting(reported, number, short=bool(by_kernel or last_words)),
         )
 
     def _counted(self) -> str:
@@ -68,9 +70,12 @@ class PostMortem:
     def _less_at_once(self) -> str:
         return f"lower in_flight (now {self._in_flight}), or {LOWER_IN_TRAINER}"
 
-    def _setting(self, number: int, *, short: bool) -> str:
+    def _setting(self, reported: PalestraError | None, number: int, *, short: bool) -> str:
         if not short and number != signal.SIGKILL:
-            return "its last lines say why; a server that ends by itself stops the fleet"
+            own_hint = "" if reported is None else reported.hint
+            return (
+                own_hint or "its last lines say why; a server that ends by itself stops the fleet"
+            )
         room = self._memory.room()
         limit = f" (the limit of {room.where} is {room.limit // MIB} MiB)" if room else ""
         return f"{self._less_at_once()}, or give it more memory{limit}"
@@ -81,7 +86,18 @@ def _quoted_lines(lines: tuple[str, ...]) -> str:
     return next((line for line in lines if any(word in line for word in _WORDS_OF_WANT)), "")
 
 
+def _own_reason(reported: PalestraError | None, last_lines: tuple[str, ...]) -> str:
+    """Return why a process ended by itself. `reported`: the error with which it refused to run, or
+    the failure of the rollout whose call ended it; without one, its last line counts.
+    """
+    if reported is not None:
+        return reported.message.partition("\n")[0]
+    printed = [line.strip() for line in last_lines if line.strip()]
+    return f"its last line is {printed[-1]!r}" if printed else "it printed nothing"
+
+
 def _why(number: int, by_kernel: str, last_words: str) -> str:
+    """Return that memory ran out, or that the process was killed; "" for an end by itself."""
     if by_kernel:
         return (
             "out of memory: the kernel killed it, as the counter of "
@@ -94,4 +110,4 @@ def _why(number: int, by_kernel: str, last_words: str) -> str:
             "killed from outside; most likely out of memory, unless somebody or a scheduler "
             "killed it (no counter that can be read here has gone up)"
         )
-    return "it ended by itself"
+    return ""

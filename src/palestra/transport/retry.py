@@ -97,11 +97,13 @@ class RetryCount:
     _plan_ends: float = 0.0
     _counts: dict[str, int] = field(default_factory=dict)
 
-    def again(self, reason: str, pause_s: float, ends_in_s: float) -> str:
-        """Count a request that is sent again after a pause. Return `next try in …, giving up at …`."""
+    def again(self, reason: str, pause_s: float, end: str) -> str:
+        """Count a request that is sent again after a pause. Return the plan: the next try, and `end`,
+        which says when there are no more.
+        """
         self.retries += 1
         self.last_reason = reason
-        self._plan = plan_text(pause_s, ends_in_s)
+        self._plan = plan_text(pause_s, end)
         self._plan_ends = time.monotonic() + pause_s
         return self._plan
 
@@ -186,7 +188,7 @@ async def with_retries(
             return reply
         if patience is not None:
             patience.check(reason)
-        plan = count.again(reason, pause, _ends_in_s(policy, started, left_s, patience))
+        plan = count.again(reason, pause, _end(reply, policy, started, left_s, patience))
         _notice(count, plan)
         if context.activity is not None:
             context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
@@ -202,20 +204,29 @@ def _with_tries(failure: CallError, tries: int) -> CallError:
     return failure
 
 
-def _ends_in_s(
-    policy: RetryPolicy, started: float, left_s: float | None, patience: Patience | None
-) -> float:
-    """Return the seconds until retrying stops, by the limit that comes first."""
+def _end(
+    reply: HttpReply | None,
+    policy: RetryPolicy,
+    started: float,
+    left_s: float | None,
+    patience: Patience | None,
+) -> str:
+    """Return when retrying stops: `giving up at 14:03:10` in this machine's local time, by the limit
+    that comes first, or after how many answers of status 500. `reply`: the last answer, if any.
+    """
+    if reply is not None and reply.status == 500:
+        return f"giving up after {policy.server_errors} answers of 500"
     patience_s = None if patience is None else patience.shortest_s
     own_s = policy.give_up_after_s - (time.monotonic() - started)
-    return min(end_s for end_s in (own_s, left_s, patience_s) if end_s is not None)
-
-
-def plan_text(pause_s: float, ends_in_s: float) -> str:
-    """Return `next try in 28 s, giving up at 14:03:10`, in this machine's local time."""
+    ends_in_s = min(end_s for end_s in (own_s, left_s, patience_s) if end_s is not None)
     ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
+    return f"giving up at {ends_at}"
+
+
+def plan_text(pause_s: float, end: str) -> str:
+    """Return `next try in 28 s, giving up at 14:03:10`. `end`: the text after the comma."""
     pause = f"{pause_s:.1f}" if pause_s < _SHOWN_IN_TENTHS_S else f"{pause_s:.0f}"
-    return f"next try in {pause} s, giving up at {ends_at}"
+    return f"next try in {pause} s, {end}"
 
 
 async def _pause(pause_s: float, reason: str, patience: Patience | None) -> None:

@@ -1,10 +1,11 @@
 """Shows the failed rollouts: each in full beside its task, and all of them grouped by message."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from palestra.analysis.advice import Advice
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report.markup import Markup, amount, tag, visible, visible_line
 from palestra.analysis.report.rows import failed_rows
@@ -60,7 +61,7 @@ class FailedRollout:
 
 
 def read_failures(
-    frame: RunFrame, by_task: Mapping[int, Sequence[int]], advice: Callable[[str], str]
+    frame: RunFrame, by_task: Mapping[int, Sequence[int]], advice: Advice
 ) -> list[FailedRollout]:
     """Read the failed rollouts, in the order of the page's tasks. `by_task`: positions in
     `frame.failed`, by task position. `advice`: completes what is said about the run.
@@ -81,7 +82,7 @@ def _failed(
     row: JsonObject,
     position: int,
     meanings: FailureMeanings,
-    advice: Callable[[str], str],
+    advice: Advice,
 ) -> FailedRollout:
     requests = frame.requests
     request = frame.failed.requests[number]
@@ -124,9 +125,7 @@ def _hop(hop: Any) -> list[str]:
     ]
 
 
-def failures_table(
-    failures: Sequence[FailedRollout], failed: int, advice: Callable[[str], str]
-) -> Markup | None:
+def failures_table(failures: Sequence[FailedRollout], failed: int, advice: Advice) -> Markup | None:
     """Return the failed rollouts, grouped by class and message; None without any. `failed`: how
     many there are. `advice`: as of `read_failures`.
     """
@@ -146,7 +145,7 @@ def failures_table(
     return tag("div", tag("ul", *items, class_="failures"), note)
 
 
-def _group(members: Sequence[FailedRollout], advice: Callable[[str], str]) -> Markup:
+def _group(members: Sequence[FailedRollout], advice: Advice) -> Markup:
     failure = members[0].failure
     answered_names = [member.name for member in members if member.remedy is Remedy.REVERIFY]
     remedies = Unscored(

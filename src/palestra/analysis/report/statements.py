@@ -4,13 +4,13 @@
 for the rows of cut answers and of short ones (`row_facts`), and for the manifest.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from palestra.analysis.advice import advice_about
+from palestra.analysis.advice import Advice, advice_about
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.intervals import Estimate
 from palestra.analysis.report.cut_answers import CutAnswers
@@ -34,8 +34,14 @@ from palestra.analysis.report.short_answers import ShortAnswers
 from palestra.analysis.summary import GroupScores, GroupSummary, OutsideRules, RunSummary
 from palestra.analysis.task_rows import solved_by_task
 from palestra.errors import Outcome
-from palestra.metrics import FloatArray, Rollouts, describe, group_of_rows, starts_of_sorted
-from palestra.schema import REWARD_COMPONENTS
+from palestra.metrics import (
+    FloatArray,
+    Rollouts,
+    describe,
+    group_of_rows,
+    starts_of_sorted,
+)
+from palestra.schema import REWARD_COMPONENTS, UnusedWeights
 
 MOST_NAMED = 3
 MOST_LISTED = 20
@@ -118,15 +124,17 @@ class ReportValues:
     """One per family, else per agent."""
 
 
-def report_values(frame: RunFrame, summary: RunSummary) -> ReportValues:
-    """Return what the report says of a run."""
+def report_values(
+    frame: RunFrame, summary: RunSummary, advice: Advice | None = None
+) -> ReportValues:
+    """Return what the report says of a run. `advice`: of `advice_about`, which reads the manifest."""
     rollouts = frame.rollouts
     has_scores = len(rollouts) > 0
     binary = has_scores and is_binary(rollouts.reward)
     return ReportValues(
         binary=binary,
         key_figures=list(key_figures(summary, binary=binary)) if has_scores else [],
-        remarks=list(remarks(frame, summary)),
+        remarks=list(remarks(frame, summary, advice)),
         notices=summary.notices,
         solved=solved_counts(rollouts) if has_scores else (0, 0, 0),
         pass_rates=pass_rate_bars(solved_by_task(rollouts), rollouts.per_task)
@@ -157,9 +165,9 @@ def key_figures(summary: RunSummary, *, binary: bool) -> Iterator[KeyFigure]:
             yield KeyFigure(name, number(tokens), "mean per rollout")
 
 
-def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
+def remarks(frame: RunFrame, summary: RunSummary, advice: Advice | None = None) -> Iterator[Remark]:
     """Yield the findings and recommended next steps."""
-    advice = advice_about(frame.rollout_places.files)
+    advice = advice or advice_about(frame.rollout_places.files)
     if len(frame.rollouts):
         binary = is_binary(frame.rollouts.reward)
         yield from _teaching(frame.rollouts, advice)
@@ -175,6 +183,7 @@ def remarks(frame: RunFrame, summary: RunSummary) -> Iterator[Remark]:
             yield _refused(facts.refused_numbers)
         if summary.total.outside_rules is not None:
             yield _outside(summary.total.outside_rules)
+        yield from map(_unused, summary.unused_weights)
     yield from _coverage(summary.total, advice(frame.unscored.what_helps()))
 
 
@@ -260,7 +269,7 @@ def _dropped(count: int) -> str:
     return f"{count:,} more without a score" if count else "all with a score"
 
 
-def _teaching(rollouts: Rollouts, advice: Callable[[str], str]) -> Iterator[Remark]:
+def _teaching(rollouts: Rollouts, advice: Advice) -> Iterator[Remark]:
     if int(rollouts.per_task.max()) == 1:
         yield Remark(
             "One rollout per task.",
@@ -403,6 +412,16 @@ def _outside(outside: OutsideRules) -> Remark:
         "the environment's reward_rules:",
         f"{lowest if lowest == highest else f'from {lowest} to {highest}'}. Without rules, rewards are "
         "from 0 to 1. If that is meant, declare reward_rules in the environment; else fix its verifier.",
+    )
+
+
+def _unused(unused: UnusedWeights) -> Remark:
+    """Return that weights of the environment had no effect."""
+    which = f" of {visible_line(unused.agent, 40)}" if unused.agent else ""
+    return Remark(
+        f"{amount(len(unused.weights), 'weight')}{which} had no effect:",
+        f"{visible_line(str(unused), 400)}. Give each weight the name of its component, or remove it; a "
+        "component without a weight counts once.",
     )
 
 

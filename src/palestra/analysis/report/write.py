@@ -103,7 +103,7 @@ def write_report(
     summary = summary or summarize(frame)
     facts = run_facts(frame, summary)
     has_scores = len(frame.rollouts) > 0
-    values = report_values(frame, summary)
+    values = report_values(frame, summary, advice)
     contents = Contents(
         facts=facts,
         key_figures=overview.key_figures(values) if has_scores else None,

@@ -32,11 +32,11 @@ from palestra.authoring import (
     update_expected,
 )
 from palestra.authoring import publish as publish_component
-from palestra.cli.authoring import documented_servers, ng_init, server_folder, tested
+from palestra.cli.authoring import documented_servers, server_folder, tested
 from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.gym.grammar import Invocation, UsageError, name_in
-from palestra.cli.scaffolding import warn_built_in
+from palestra.cli.scaffolding import ng_init, warn_built_in
 from palestra.cli.tables import print_table
 from palestra.config import raise_problems, search_roots
 from palestra.errors import ConfigError, KnownCause, Problem, RunFailed

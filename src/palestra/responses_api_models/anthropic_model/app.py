@@ -3,20 +3,19 @@
 from functools import cached_property, partial
 from typing import Final
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
 from palestra.responses_api_models.anthropic_model.request import to_messages_request
 from palestra.responses_api_models.anthropic_model.response import response_from_message
 from palestra.responses_api_models.chat import (
     ContextOverflow,
+    EndpointConfig,
     Upstream,
     check_endpoint,
     overflow_response,
-    refuse_stream,
 )
-from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
-from palestra.schema import JsonDict, Response, ResponseCreateParams
-from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session
+from palestra.schema import Response, ResponseCreateParams
+from palestra.server import EndpointFacts, ModelServer, Session
 
 API_VERSION: Final = "2023-06-01"
 """The version of the protocol, which every request names."""
@@ -25,7 +24,7 @@ _ALL_MODELS: Final = "?limit=1000"
 """The list of models has pages. This asks for the longest one."""
 
 
-class AnthropicModelConfig(ModelServerConfig):
+class AnthropicModelConfig(EndpointConfig):
     """The settings of `anthropic_model`."""
 
     base_url: str
@@ -36,17 +35,6 @@ class AnthropicModelConfig(ModelServerConfig):
     """The provider's name of the model. The model name in a request is ignored."""
     max_output_tokens_default: int = Field(default=8192, ge=1)
     """The limit of an answer's tokens for rows that set none. The protocol requires a limit."""
-    extra_body: JsonDict | None = None
-    """Fields added to every request, unless the row sets them itself."""
-    default_headers: dict[str, str] = Field(default_factory=dict)
-    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
-    """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
-    """
-
-    @field_validator("extra_body")
-    @classmethod
-    def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:
-        return refuse_stream(value)
 
 
 class AnthropicModel(ModelServer):

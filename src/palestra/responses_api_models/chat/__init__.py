@@ -6,6 +6,7 @@ combines all of them. A model server in another folder subclasses `ChatCompletio
 folder itself contains no runnable server.
 """
 
+from palestra.responses_api_models.chat.endpoint_config import EndpointConfig
 from palestra.responses_api_models.chat.messages import to_messages
 from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
@@ -25,7 +26,7 @@ from palestra.responses_api_models.chat.server import (
     base_urls,
     check_endpoint,
 )
-from palestra.responses_api_models.chat.settings import ConversionSettings, refuse_stream
+from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.thinking import split_thinking, wrap_thinking
 from palestra.responses_api_models.chat.unread import overflow_completion
 from palestra.responses_api_models.chat.upstream import Upstream
@@ -36,6 +37,7 @@ __all__ = [
     "ChatModelConfig",
     "ContextOverflow",
     "ConversionSettings",
+    "EndpointConfig",
     "Upstream",
     "base_urls",
     "cause_of",
@@ -47,7 +49,6 @@ __all__ = [
     "overflow_completion",
     "overflow_response",
     "provider_sentence",
-    "refuse_stream",
     "split_thinking",
     "to_chat_request",
     "to_messages",

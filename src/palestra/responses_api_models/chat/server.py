@@ -6,15 +6,14 @@ from functools import cached_property, partial
 from typing import ClassVar, Literal, Self
 
 from pydantic import (
-    Field,
     PrivateAttr,
     SecretStr,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, ModelNotServed
+from palestra.responses_api_models.chat.endpoint_config import EndpointConfig, refuse_stream
 from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
 from palestra.responses_api_models.chat.provider_errors import ContextOverflow
 from palestra.responses_api_models.chat.request import (
@@ -23,9 +22,9 @@ from palestra.responses_api_models.chat.request import (
     to_chat_request,
 )
 from palestra.responses_api_models.chat.response import overflow_response, to_response
-from palestra.responses_api_models.chat.settings import ConversionSettings, refuse_stream
+from palestra.responses_api_models.chat.settings import ConversionSettings
 from palestra.responses_api_models.chat.unread import as_it_came, overflow_completion
-from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S, Answered, Upstream
+from palestra.responses_api_models.chat.upstream import Answered, Upstream
 from palestra.schema import (
     ChatCompletion,
     ChatCreateParams,
@@ -36,11 +35,11 @@ from palestra.schema import (
     decode_completion,
     to_plain,
 )
-from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session, without_tokens
+from palestra.server import EndpointFacts, ModelServer, Session, without_tokens
 from palestra.transport import ConnectionFailed
 
 
-class ChatModelConfig(ModelServerConfig):
+class ChatModelConfig(EndpointConfig):
     """The settings of a model server in front of Chat Completions endpoints."""
 
     base_url: str | list[str]
@@ -68,14 +67,8 @@ class ChatModelConfig(ModelServerConfig):
     sequential_reasoning_allowed: bool = True
     """Whether a history may have two reasoning items in a row. If false, such rows are refused."""
     chat_template_kwargs: JsonDict | None = None
-    extra_body: JsonDict | None = None
-    """Fields added to every request, unless the row sets them itself."""
     sampling_overrides: JsonDict | None = None
     """Fields of every request, such as `temperature`, whatever the row says."""
-    default_headers: dict[str, str] = Field(default_factory=dict)
-    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
-    """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
-    """
 
     @field_validator("base_url")
     @classmethod
@@ -100,17 +93,12 @@ class ChatModelConfig(ModelServerConfig):
             )
         return self
 
-    @field_validator("extra_body", "sampling_overrides")
-    @classmethod
-    def _in_one_piece(cls, value: JsonDict | None, info: ValidationInfo) -> JsonDict | None:
-        return refuse_stream(value, setting=str(info.field_name))
-
     @field_validator("sampling_overrides")
     @classmethod
     def _only_settings(cls, value: JsonDict | None) -> JsonDict | None:
         if refused := sorted({"model", "messages", "tools"} & set(value or ())):
             raise ConfigError(f"sampling_overrides cannot have {', '.join(refused)}")
-        return value
+        return refuse_stream(value, setting="sampling_overrides")
 
     def conversion(self) -> ConversionSettings:
         """Return the settings that control the conversion of messages."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from palestra.errors import CallEvidence, ConfigError, FieldProblem, RowError
-from palestra.schema import JsonDict, JsonObject
+from palestra.errors import CallEvidence, FieldProblem, RowError
+from palestra.schema import JsonObject
 
 CHAT_ENDPOINT: Final = "a Chat Completions endpoint"
 
@@ -17,19 +17,6 @@ def refuse(pointer: str, expected: str, *, endpoint: str = CHAT_ENDPOINT) -> NoR
         f"{pointer} cannot be sent to {endpoint}; expected: {expected}",
         evidence=CallEvidence(problems=(FieldProblem(pointer, expected),)),
     )
-
-
-def refuse_stream(fields: JsonDict | None, *, setting: str = "extra_body") -> JsonDict | None:
-    """Return the configured `fields` of requests. Raises ConfigError: they set `stream`.
-
-    `setting`: the name of the setting, for the message.
-    """
-    if fields and fields.get("stream"):
-        raise ConfigError(
-            f"{setting}.stream: true is not supported: answers are read in one piece",
-            hint=f"remove `stream` from {setting}",
-        )
-    return fields
 
 
 @dataclass(frozen=True, slots=True)

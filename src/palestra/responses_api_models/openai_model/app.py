@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import BaseModel, SecretStr
 
 from palestra.errors import (
     CallEvidence,
@@ -19,14 +19,13 @@ from palestra.errors import (
 )
 from palestra.responses_api_models.chat import (
     ContextOverflow,
+    EndpointConfig,
     Upstream,
     check_endpoint,
     is_context_overflow,
     json_setting,
     overflow_response,
-    refuse_stream,
 )
-from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.schema import (
     IncompleteDetails,
     JsonDict,
@@ -35,7 +34,7 @@ from palestra.schema import (
     ResponseCreateParams,
     set_fields,
 )
-from palestra.server import EndpointFacts, ModelServer, ModelServerConfig, Session, without_tokens
+from palestra.server import EndpointFacts, ModelServer, Session, without_tokens
 from palestra.transport import new_id
 
 _TEMPLATE = "chat_template_kwargs"
@@ -160,7 +159,7 @@ def cut_at_limit(response: Response, request: JsonObject) -> Response:
     )
 
 
-class OpenAIModelConfig(ModelServerConfig):
+class OpenAIModelConfig(EndpointConfig):
     """The settings of `openai_model`."""
 
     openai_base_url: str
@@ -169,17 +168,6 @@ class OpenAIModelConfig(ModelServerConfig):
     """The API key, sent as a bearer token; empty: no key is sent."""
     openai_model: str
     """The model for requests that name none."""
-    extra_body: JsonDict | None = None
-    """Fields added to every request, unless the row sets them itself."""
-    default_headers: dict[str, str] = Field(default_factory=dict)
-    request_timeout_s: float = Field(default=REQUEST_TIMEOUT_S, gt=0)
-    """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
-    """
-
-    @field_validator("extra_body")
-    @classmethod
-    def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:
-        return refuse_stream(value)
 
 
 class OpenAIModel(ModelServer):

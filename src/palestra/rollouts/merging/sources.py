@@ -13,7 +13,8 @@ from typing import BinaryIO, NamedTuple, Self
 
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.manifest import Manifest, ShardOf, differences, read_manifest
+from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest
+from palestra.rollouts.same_run import setting_differences
 from palestra.schema import RunPaths, goes_with_a_run
 from palestra.system import FileState, lock, matching_files
 
@@ -301,9 +302,12 @@ def _check_manifests(shards: Sequence[ShardToMerge], run_size: RunSize | None) -
         )
     common = Counter(map(run_of, shards)).most_common(1)[0][0]
     reference = next(shard for shard in shards if run_of(shard) == common)
-    others = [shard for shard in shards if run_of(shard) != common]
+    changes = [
+        (shard, _changes(reference, shard, run_size)) for shard in shards if run_of(shard) != common
+    ]
+    others = [(shard, lines) for shard, lines in changes if lines]
     if others:
-        lines = [f"{s.paths.output}:\n    " + "\n    ".join(_changes(reference, s)) for s in others]
+        lines = [f"{shard.paths.output}:\n    " + "\n    ".join(texts) for shard, texts in others]
         raise OtherRun(
             f"{len(others)} of {len(shards)} shards belong to another run than "
             f"{reference.paths.output}\n  " + "\n  ".join(lines[:MOST_NAMED]),
@@ -331,12 +335,16 @@ def _check_inputs(shards: Sequence[ShardToMerge]) -> None:
         )
 
 
-def _changes(reference: ShardToMerge, shard: ShardToMerge) -> list[str]:
+def _changes(reference: ShardToMerge, shard: ShardToMerge, run_size: RunSize | None) -> list[str]:
+    """Return why a shard is not of the run of `reference`, one line each; nothing when it is."""
     old, new = reference.manifest, shard.manifest
     if old is None or new is None:
         return []
     changes = ["the input rows differ"] if old.input_digest != new.input_digest else []
-    changes += differences(old.semantics, new.semantics)
+    files = [compared.paths.materialized_inputs for compared in (reference, shard)]
+    changes += setting_differences(old.semantics, new.semantics, files)
+    if run_size is not None:
+        return changes
     sizes = zip(("rollouts", "tasks"), reference.run_size, shard.run_size, strict=True)
     return changes + [f"{what} of the run: {a} -> {b}" for what, a, b in sizes if a != b]
 

@@ -24,6 +24,7 @@ from palestra.schema import (
     PREVIOUS_REWARD,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    UNUSED_WEIGHTS,
     JsonDict,
     JsonObject,
     Line,
@@ -98,7 +99,15 @@ class StoredRow:
 
 
 _OF_THE_VERDICT = frozenset(
-    {RESPONSE, "reward", PREVIOUS_REWARD, JUDGE_REPLAY, EMPTY_ANSWER, OUTSIDE_REWARD_RULES}
+    {
+        RESPONSE,
+        "reward",
+        PREVIOUS_REWARD,
+        JUDGE_REPLAY,
+        EMPTY_ANSWER,
+        OUTSIDE_REWARD_RULES,
+        UNUSED_WEIGHTS,
+    }
 )
 _OF_THE_ROLLOUT = _OF_THE_VERDICT | {*IDENTITY, CREATE_PARAMS}
 

@@ -39,6 +39,7 @@ from palestra.schema import (
     JUDGE_REPLAY,
     PREVIOUS_REWARD,
     ROLLOUT_INDEX,
+    SELECT_FAILED,
     TASK_INDEX,
     JsonDict,
     JsonObject,
@@ -262,7 +263,9 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
             hint='`reverify_mode = "stateless"` in the server\'s class says that its verify needs '
             'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
             "its session again (a NeMo Gym server says it in its config class: `REVERIFY_MODE = "
-            "ReverifyMode.STATELESS`); --force verifies with a freshly seeded session",
+            "ReverifyMode.STATELESS`); --force verifies with a freshly seeded session; where the "
+            f"lost session matters, only new rollouts have a reward: `{SELECT_FAILED}` writes the "
+            "tasks without a score for a run of their own (--overwrite runs all again)",
         )
     return Sessions(replayed, turned, frozenset(bound))
 

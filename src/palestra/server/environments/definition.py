@@ -11,6 +11,7 @@ import orjson
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.server.author_calls import code_of
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.environment import Environment, class_of, made
 from palestra.server.environments.own_settings import checked, settings_of
@@ -21,7 +22,13 @@ from palestra.server.environments.returned_values import returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
-from palestra.server.tools import is_tool, tool_schema
+from palestra.server.tools import (
+    has_description,
+    is_tool,
+    tool_schema,
+    untyped_parameters,
+)
+from palestra.system import shown
 
 START, VERIFY, REPLY, GOLD, MESSAGES, DATA = "start", "verify", "reply", "gold", "messages", "data"
 
@@ -127,11 +134,35 @@ class EnvironmentDefinition:
                 f"{self.name}: a tool cannot be named {reserved_names[0]}, which is a path of the server",
                 hint="give the method another name",
             )
+        self._refuse_untyped_tools()
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
         ):
             raise ConfigError(f"{self.name}: max_turns must be a number from 1 on, not {limit!r}")
+
+    def _refuse_untyped_tools(self) -> None:
+        untyped = {name: untyped_parameters(function) for name, function in self.tools.items()}
+        problems = [
+            f"{_where(self.tools[tool])}the tool {tool} has no type for {', '.join(parameters)}"
+            for tool, parameters in untyped.items()
+            if parameters
+        ]
+        if problems:
+            examples = [text for parameters in untyped.values() for text in parameters.values()]
+            raise ConfigError(
+                f"{'; '.join(problems)}, so the model would not know what to pass",
+                hint=f"write a type for each parameter, such as {', '.join(examples)}; "
+                "typing.Any where everything is right",
+            )
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return a sentence for each tool without a docstring."""
+        return tuple(
+            f"{_where(function)}the tool {name} has no docstring, so the model sees no description"
+            for name, function in self.tools.items()
+            if not has_description(function)
+        )
 
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
@@ -308,6 +339,12 @@ class EnvironmentDefinition:
         if isinstance(returned, Response):
             return returned
         return response_of(*([returned] if isinstance(returned, str) else returned))
+
+
+def _where(function: Callable[..., Any]) -> str:
+    """Return the file and the line of an author's function, for the beginning of a message."""
+    code = code_of(function)
+    return "" if code is None else f"{shown(Path(code.co_filename))}:{code.co_firstlineno}: "
 
 
 def _has_input(row: JsonObject) -> bool:

@@ -1,7 +1,6 @@
 """What an author's `verify` returned, as a reward with its components."""
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ from palestra.schema import (
     REWARD_ADVICE,
     REWARD_COMPONENTS,
     JsonObject,
+    UnusedWeights,
     is_infinite,
     no_reward,
 )
@@ -76,21 +76,22 @@ def how_to_use(weights: Mapping[str, float]) -> str:
     return f"return components by the names in weights, such as {{{names}}}, or remove weights"
 
 
-def unused_weights(weights: Mapping[str, float], responses: Sequence[JsonObject]) -> str:
-    """Return which weights no verify response of a run has a component for; empty when all have
-    one, and when no row was verified.
+def without_component(weights: Mapping[str, float], names: Collection[str]) -> list[str]:
+    """Return the weights that have no component among `names`."""
+    return [name for name in weights if name != REWARD and name not in names]
+
+
+def unused_weights(
+    owner: str, weights: Mapping[str, float], responses: Sequence[JsonObject]
+) -> UnusedWeights | None:
+    """Return which weights no verify response of a run has a component for; None when all have one,
+    and when no row was verified.
     """
     verified = [row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER}]
-    counts = Counter(name for row in verified for name in row.get(REWARD_COMPONENTS) or ())
-    missing = [repr(name) for name in weights if name != REWARD and name not in counts]
-    if not verified or not missing:
-        return ""
-    if not counts:
-        return f"weights has {', '.join(missing)}, but no row of this run has components"
-    return (
-        f"weights has {', '.join(missing)}, but verify returned no such component in this run; "
-        f"it returned {', '.join(map(repr, sorted(counts)))}"
-    )
+    if not verified:
+        return None
+    names = {name for row in verified for name in row.get(REWARD_COMPONENTS) or ()}
+    return UnusedWeights.of(owner, without_component(weights, ()), names)
 
 
 def _refuse_slips(names: Collection[str], weights: Mapping[str, float], where: str) -> None:

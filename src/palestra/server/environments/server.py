@@ -24,6 +24,7 @@ from palestra.schema import (
     EXTRACTED_ANSWER,
     JUDGE_EVALUATIONS,
     REWARD_COMPONENTS,
+    UNUSED_WEIGHTS,
     AggregateMetrics,
     AggregateMetricsRequest,
     FunctionCall,
@@ -53,7 +54,13 @@ from palestra.server.environments.interface import (
     VerifyCalls,
 )
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
-from palestra.server.environments.rewards import REWARD, Verdict, unused_weights, verdict_of
+from palestra.server.environments.rewards import (
+    REWARD,
+    Verdict,
+    unused_weights,
+    verdict_of,
+    without_component,
+)
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.environments.task import RNG_SEED, own_copy, read_only, task_fields
 from palestra.server.environments.tool_methods import with_session
@@ -179,6 +186,8 @@ class EnvironmentServer(ResourcesServer):
     def _scored(self, body: VerifyRequest, verdict: Verdict, **reported: Any) -> VerifyResponse:
         if verdict.components is not None:
             reported[REWARD_COMPONENTS] = dict(verdict.components)
+        if unused := without_component(self.definition().cls.weights, verdict.components or ()):
+            reported[UNUSED_WEIGHTS] = unused
         if verdict.used_seed:
             reported[RNG_SEED] = verdict.used_seed
         return self.reply(
@@ -187,8 +196,9 @@ class EnvironmentServer(ResourcesServer):
 
     def _aggregated(self, body: AggregateMetricsRequest) -> AggregateMetrics:
         """Return the metrics of a run, and warn of weights that had no effect in it."""
-        if problem := unused_weights(self.definition().cls.weights, body.verify_responses):
-            logger.warning("%s: %s", self.name, problem)
+        weights = self.definition().cls.weights
+        if unused := unused_weights(self.name, weights, body.verify_responses):
+            logger.warning("%s: %s", self.name, unused)
         return super()._aggregated(body)
 
     def _refuse_lost_state(self, body: VerifyRequest) -> None:

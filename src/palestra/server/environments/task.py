@@ -12,6 +12,7 @@ from palestra.schema import (
     OUTSIDE_REWARD_RULES,
     REWARD_COMPONENTS,
     TOOL_FAILURES,
+    UNUSED_WEIGHTS,
     JsonDict,
 )
 
@@ -28,6 +29,7 @@ REPORTED: Final = frozenset(
         OUTSIDE_REWARD_RULES,
         RNG_SEED,
         TOOL_FAILURES,
+        UNUSED_WEIGHTS,
         "reward",
     }
 )

@@ -1,0 +1,108 @@
+"""The errors that model servers answered during one call of an author's code.
+
+An author may read such an answer without a look at its status. What the code raises then is about a
+field that the answer lacks, and does not name the server that failed.
+"""
+
+import inspect
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Final, Protocol, final
+
+from starlette.exceptions import HTTPException
+
+from palestra.compat.http import ServerRefused
+from palestra.compat.nemo_gym.judge import JudgeError
+from palestra.errors import CallError
+from palestra.server import error_text, own_frames
+
+
+class RefusedAnswer(Protocol):
+    """An answer with an error status."""
+
+    def failure(self) -> CallError:
+        """Return the error that the answer stands for."""
+        ...
+
+
+@final
+class RefusedAnswers:
+    """Of one call of an author's code: the last answer of each model server, where it is an error."""
+
+    def __init__(self) -> None:
+        self._by_server: dict[str, RefusedAnswer] = {}
+
+    def note(self, server: str, answer: RefusedAnswer | None) -> None:
+        """Record the last answer of a server; None when it is no error."""
+        if answer is None:
+            self._by_server.pop(server, None)
+        else:
+            self._by_server[server] = answer
+
+    def failure_behind(self, error: Exception, where: str) -> CallError | None:
+        """Return the failure of the server whose answer came last before the code raised `error`.
+
+        None when no server failed, or when `error` names a failed call itself. `where`: server and
+        path of the code.
+        """
+        if not self._by_server or _names_its_call(error):
+            return None
+        failure = list(self._by_server.values())[-1].failure()
+        failure.message = (
+            f"{failure.message}; {where} then failed on this answer: {error_text(error)}"
+        )
+        failure.args = (failure.message,)
+        if not failure.evidence.traceback:
+            failure.evidence = replace(failure.evidence, traceback=own_frames(error))
+        return failure
+
+
+_of_call: Final[ContextVar[RefusedAnswers | None]] = ContextVar(
+    "palestra_refused_answers", default=None
+)
+
+
+def answers_of_call() -> RefusedAnswers | None:
+    """Return the errors of model servers in the current call of an author's code; None outside."""
+    return _of_call.get()
+
+
+def naming_refusals(function: Any, where: str) -> Any:
+    """Return `function`, which raises the error of a model server in place of the error that the
+    server's answer led to. `where`: server and path of the function.
+    """
+    if not inspect.iscoroutinefunction(function):
+        return function  # it cannot await the client
+
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        answers = RefusedAnswers()
+        token = _of_call.set(answers)
+        try:
+            return await function(*args, **kwargs)
+        except Exception as error:
+            failure = answers.failure_behind(error, where)
+            if failure is None:
+                raise
+            raise failure from error
+        finally:
+            _of_call.reset(token)
+
+    return call
+
+
+def only_inner(error: BaseException | None) -> BaseException | None:
+    """Return the only exception of a group that holds one; else `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _names_its_call(error: BaseException) -> bool:
+    inner = only_inner(error)
+    if isinstance(inner, JudgeError):
+        inner = only_inner(inner.__cause__)
+    if isinstance(inner, ServerRefused):
+        return inner.failure is not None
+    return isinstance(inner, CallError | HTTPException)
