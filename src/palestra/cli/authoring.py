@@ -28,6 +28,7 @@ from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
 from palestra.errors import ConfigError, RunFailed, require_extra
 from palestra.fleet import assembled, build_server, server_client, starting_within
+from palestra.programs import command_words, typed_program
 from palestra.schema import (
     CREATE_PARAMS,
     FunctionCall,
