@@ -144,6 +144,9 @@ def _missing_fields(value: Mapping[str, Any], model: Any) -> list[str]:
     """Return the fields that the response model requires and a mapping lacks."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return []
+    validators = model.__pydantic_decorators__.model_validators.values()
+    if any(validator.info.mode != "after" for validator in validators):
+        return []  # which may fill the fields in
     return [
         name
         for name, field in model.model_fields.items()
