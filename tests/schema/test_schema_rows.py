@@ -175,7 +175,8 @@ def test_a_line_that_is_wrong_before_its_end_keeps_the_parsers_reason(tmp_path: 
     [
         (b'{"a": NaN}\n', "JSON has no NaN: write null, or leave the field out"),
         (b'{"a": -Infinity}\n', "JSON has no -Infinity: write null, or leave the field out"),
-        (b'{"a": "caf\xe9"}\n', "byte 0xe9 after column 10 is not UTF-8; `iconv"),
+        (b'{"a": "caf\xe9"}\n', "byte 0xe9 at column 11 is not UTF-8; `iconv"),
+        (b'{"a": "\xc3\xa9\xe9"}\n', "byte 0xe9 at column 9 is not UTF-8; `iconv"),
     ],
 )
 def test_a_number_or_a_byte_that_json_lacks_is_named(

@@ -255,7 +255,10 @@ def test_what_waits_says_when_the_next_try_comes_and_when_there_are_no_more() ->
 
 @pytest.mark.parametrize(
     ("code", "end"),
-    [(503, r"giving up at \d\d:\d\d:\d\d"), (500, "giving up after 3 answers of 500")],
+    [
+        (503, r"giving up at \d\d:\d\d:\d\d"),
+        (500, r"giving up after 3 answers of 500, at \d\d:\d\d:\d\d at the latest"),
+    ],
 )
 def test_the_plan_names_the_limit_that_ends_the_retries(
     code: int, end: str, caplog: pytest.LogCaptureFixture

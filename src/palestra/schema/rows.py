@@ -143,7 +143,7 @@ def _no_utf8(line: bytes) -> str:
         line.decode()
     except UnicodeDecodeError as error:
         return (
-            f"byte {line[error.start]:#x} after column {error.start} is not UTF-8; "
+            f"byte {line[error.start]:#x} at column {len(line[: error.start].decode()) + 1} is not UTF-8; "
             "`iconv -f latin1 -t utf-8 FILE` converts a file in Latin-1"
         )
     return ""

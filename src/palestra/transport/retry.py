@@ -212,14 +212,14 @@ def _end(
     patience: Patience | None,
 ) -> str:
     """Return when retrying stops: `giving up at 14:03:10` in this machine's local time, by the limit
-    that comes first, or after how many answers of status 500. `reply`: the last answer, if any.
+    that comes first, and after how many answers of status 500. `reply`: the last answer, if any.
     """
-    if reply is not None and reply.status == 500:
-        return f"giving up after {policy.server_errors} answers of 500"
     patience_s = None if patience is None else patience.shortest_s
     own_s = policy.give_up_after_s - (time.monotonic() - started)
     ends_in_s = min(end_s for end_s in (own_s, left_s, patience_s) if end_s is not None)
     ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ends_in_s))
+    if reply is not None and reply.status == 500:
+        return f"giving up after {policy.server_errors} answers of 500, at {ends_at} at the latest"
     return f"giving up at {ends_at}"
 
 
