@@ -506,7 +506,7 @@ def annotated(self: Any) -> float:
     return self.unknown()
 
 
-def compared(answer: str) -> Any:
+def compared(self: Any, answer: str) -> Any:
     return 0.5 if not answer else answer == "4"
 
 
@@ -571,7 +571,8 @@ def test_a_weight_of_another_component_is_no_slip(other: str) -> None:
 def test_a_weight_that_had_no_effect_in_a_run_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1, "b": 1}))))
+    cls = with_verify(lambda self: nobody(), weights={"a": 1, "b": 1})
+    server = server_of(server_class_of(defined(cls)))
 
     for components in ({"a": 1.0}, {"b": 1.0}), ({"a": 1.0}, {"a": 0.0}):
         rows = [
@@ -603,7 +604,8 @@ def test_a_row_has_the_names_of_weights_without_a_component() -> None:
 def test_weights_without_any_component_are_a_warning_where_rows_were_verified(
     fields: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1}))))
+    cls = with_verify(lambda self: nobody(), weights={"a": 1})
+    server = server_of(server_class_of(defined(cls)))
     row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, **fields}
 
     assert ask(server, "/aggregate_metrics", {"verify_responses": [row]}).status == 200
