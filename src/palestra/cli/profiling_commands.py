@@ -191,11 +191,14 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
 
 
 def _scored(group: GroupSummary) -> str:
-    """Return `380/400`, or with truncated or empty answers `380/400 (12 truncated, 3 %)`."""
+    """Return `380/400`, or with remarkable ends of rollouts `380/400 (12 truncated, 3 %)`."""
+    counts = {
+        "truncated": group.truncated,
+        "empty": group.empty_answers,
+        "at the turn limit": group.at_turn_limit,
+    }
     marks = [
-        f"{count} {what}, {count / group.scored:.0%}"
-        for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
-        if count
+        f"{count} {what}, {count / group.scored:.0%}" for what, count in counts.items() if count
     ]
     remarks = f" ({'; '.join(marks)})" if marks else ""
     return f"{group.scored}/{group.requested}{remarks}"
