@@ -158,3 +158,30 @@ def test_the_trajectory_of_an_earlier_run_is_no_field_of_the_data() -> None:
     cls = with_methods(verify=lambda self, response: 1.0)
 
     assert warnings_of(cls, [{**ROWS[0], "response": {"output": []}}]) == []
+
+
+@pytest.mark.parametrize(
+    ("decorate", "message"),
+    [
+        (lambda: environment(bare), "@environment needs the rows"),
+        (lambda: environment(prompt="?"), "@environment needs the rows"),
+        (lambda: environment(dataset=[]), "no parameter 'dataset'; did you mean 'data'"),
+        (lambda: environment(data=[], weight={}), "'weight'; did you mean 'weights'"),
+    ],
+)
+def test_wrong_arguments_of_the_decorator_are_refused_with_their_line_and_the_nearest(
+    decorate: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        decorate()
+
+    assert raised.value.message.startswith(f"{HERE}:") or f"/{HERE}:" in raised.value.message
+
+
+def test_the_mark_of_a_tool_may_be_called() -> None:
+    @tool()
+    def look(self: Any) -> str:
+        """Look."""
+        return ""
+
+    assert "look" in EnvironmentDefinition.of(with_methods(look=look)).tools

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, Field, create_model
 
@@ -24,12 +24,18 @@ class ToolError(Exception):
     """
 
 
-def tool(method: F) -> F:
+@overload
+def tool(method: F) -> F: ...
+@overload
+def tool() -> Callable[[F], F]: ...
+def tool(method: F | None = None) -> F | Callable[[F], F]:
     """Mark a method of a `ResourcesServer` as a tool that the model may call.
 
     Its name, docstring and typed parameters become the tool's schema. A parameter annotated
     with `Session` is filled in and not shown to the model.
     """
+    if method is None:  # @tool()
+        return tool
     setattr(method, _TOOL_MARK, True)
     return method
 

@@ -12,6 +12,7 @@ import orjson
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
 from palestra.server.environments.attribute_slips import refuse_slips
+from palestra.server.environments.awaiting import refuse_unawaited
 from palestra.server.environments.environment import Environment, class_of, made
 from palestra.server.environments.method_checks import (
     place_of,
@@ -141,6 +142,11 @@ class EnvironmentDefinition:
             )
         self._refuse_untyped_tools()
         refuse_unreadable_types(self.tools)
+        for name in (START, VERIFY, REPLY, *self.tools):
+            if self.has(name):
+                function = self.plain(name)
+                has_judge = is_async(function) or self.has_state or not cls.isolated
+                refuse_unawaited(function, name, has_judge=has_judge)
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
