@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from palestra import Environment, environment, tool
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, InputDataError
 from palestra.server import EnvironmentDefinition
 
 ROWS = [{"question": "2 + 2 = ?", "answer": "4", "task": "sums", "wanted": "4"}]
@@ -185,3 +185,48 @@ def test_the_mark_of_a_tool_may_be_called() -> None:
         return ""
 
     assert "look" in EnvironmentDefinition.of(with_methods(look=look)).tools
+
+
+def rows_of_file(folder: Path, name: str, text: str | None) -> list[Any]:
+    if text is not None:
+        (folder / name).write_text(text)
+    cls = with_methods(data=name)
+    return list(EnvironmentDefinition.of(cls, folder=folder).rows())
+
+
+def test_a_missing_file_of_data_is_named_where_it_was_looked_up(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError) as raised:
+        rows_of_file(tmp_path, "nope.jsonl", None)
+
+    assert str(tmp_path / "nope.jsonl") in raised.value.message
+    assert "folder of the environment's file" in raised.value.hint
+
+
+@pytest.mark.parametrize(("name", "text"), [("rows.jsonl", ""), ("rows.csv", "question\n")])
+def test_a_file_of_data_without_rows_is_named(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(InputDataError, match=f"{name}, has no rows"):
+        rows_of_file(tmp_path, name, text)
+
+
+def test_an_object_of_several_lists_of_rows_is_refused_with_their_names(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="several lists of rows: train, test"):
+        rows_of_file(tmp_path, "rows.json", '{"train": [{"question": "?"}], "test": [{"a": 1}]}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"question": "?", "letters": ["a"], "words": ["b"]}',
+        '{"question": [{"a": 1}], "messages": [{"b": 1}]}',
+    ],
+)
+def test_an_object_that_may_be_a_row_is_one(tmp_path: Path, text: str) -> None:
+    assert len(rows_of_file(tmp_path, "rows.json", text)) == 1
+
+
+def test_equal_rows_are_counted_in_a_warning() -> None:
+    rows = [{"question": "a"}, {"question": "b"}, {"question": "a"}]
+
+    [warning] = warnings_of(with_methods(data=rows))
+
+    assert "1 of the 3 rows of Sums equals an earlier one" in warning

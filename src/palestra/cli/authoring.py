@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
-from palestra.authoring import FolderReport, check_folder
+from palestra.authoring import Check, FolderReport, check_folder
 from palestra.cli.console import in_words_called, notice, say, say_json
 from palestra.cli.file_tests import FileSubject, file_subject, report_of_file
 from palestra.cli.guard import tell_guard
@@ -391,6 +391,12 @@ async def _report(
     return report
 
 
+def _result_of(check: Check) -> str:
+    if not check.is_checked:
+        return "not checked"
+    return "passed" if check.passed else "failed"
+
+
 def _show(reports: Sequence[FolderReport]) -> None:
     for report in reports:
         if report.output:
@@ -401,7 +407,7 @@ def _show(reports: Sequence[FolderReport]) -> None:
             (
                 report.folder.name if number == 0 else "",
                 check.name,
-                "passed" if check.passed else "failed",
+                _result_of(check),
                 in_words_called(check.note),
             )
             for report in reports
@@ -419,7 +425,12 @@ def _as_json(report: FolderReport) -> JsonDict:
         "passed": report.passed,
         "seconds": round(report.seconds, 3),
         "checks": [
-            {"check": check.name, "passed": check.passed, "note": check.note}
+            {
+                "check": check.name,
+                "passed": check.passed,
+                "checked": check.is_checked,
+                "note": check.note,
+            }
             for check in report.checks
         ],
     }

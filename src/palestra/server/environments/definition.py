@@ -49,6 +49,7 @@ OWN_PATHS: Final = frozenset(
     {"aggregate_metrics", "close_session", "reset", "seed_session", "step", "verify"}
 )
 """Paths of an environment's server, which no tool may have."""
+_SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
 _CLASS_FORM: Final = (
@@ -269,6 +270,12 @@ class EnvironmentDefinition:
         if warn is not None:
             for sentence in self._shadowed(raw_rows):
                 warn(sentence)
+            if records is None and (equal_rows := _equal_rows(raw_rows)):
+                verb = "equals" if equal_rows == 1 else "equal"
+                warn(
+                    f"{equal_rows} of the {len(raw_rows)} rows of {self.name} {verb} an earlier one: "
+                    "equal rows are one task, with more rollouts"
+                )
         tools = [tool_schema(function) for function in self.tools.values()]
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
             params = dict(row.get(CREATE_PARAMS) or {})
@@ -371,6 +378,15 @@ class EnvironmentDefinition:
         if isinstance(returned, Response):
             return returned
         return response_of(*([returned] if isinstance(returned, str) else returned))
+
+
+def _equal_rows(rows: Sequence[JsonObject]) -> int:
+    """Return how many rows are equal to an earlier one."""
+    try:
+        texts = {orjson.dumps(row, default=str, option=_SORTED) for row in rows}
+    except TypeError:  # what is no JSON is reported with its row
+        return 0
+    return len(rows) - len(texts)
 
 
 def _has_input(row: JsonObject) -> bool:
