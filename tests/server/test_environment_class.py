@@ -446,7 +446,9 @@ class Sums(Environment):
 """
 
 
-@pytest.mark.parametrize("name", ["max_turn", "weigths", "reward_rule", "sandbx", "mesages"])
+@pytest.mark.parametrize(
+    "name", ["dataset", "rewards", "max_turn", "weigths", "reward_rule", "sandbx", "mesages"]
+)
 def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
     file = tmp_path / "sums.py"
     file.write_text(MISSPELT.format(line=name))
@@ -462,6 +464,36 @@ def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
     file.write_text(f"{MISSPELT.format(line='prompt')}\n    def {name}(self):\n        pass\n")
     with pytest.raises(ConfigError, match=rf"Sums\.{name}; did you mean"):
         defined(load_module(file).Sums)
+
+
+def test_another_name_of_an_attribute_that_is_set_is_the_authors_own(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(MISSPELT.format(line="data = [{}]\n    dataset"))
+
+    assert defined(load_module(file).Sums).has("verify")
+
+
+def test_an_attribute_is_no_setting_and_the_hint_says_where_it_is_written() -> None:
+    with pytest.raises(ConfigError, match="max_turns is an attribute of Shelf") as raised:
+        defined(Shelf, max_turns=9)
+
+    assert "max_turns = …" in raised.value.hint
+
+
+def test_an_error_of_start_names_start() -> None:
+    cls = with_verify(lambda self: 1.0, start=lambda self: {}["nope"])
+
+    reply = ask(server_of(server_class_of(defined(cls))), "/seed_session", TASK)
+
+    assert error_of(reply)["message"] == "env/seed_session (start) raised KeyError: 'nope'"
+
+
+@pytest.mark.parametrize("returned", [True, ["Again."], {"content": "Again."}])
+def test_a_reply_that_is_no_text_is_an_error_of_reply(returned: Any) -> None:
+    cls = with_verify(lambda self: 1.0, reply=lambda self: returned)
+
+    with pytest.raises(Exception, match=r"\(reply\) raised TypeError: reply returned"):
+        asyncio.run(in_a_session(cls, ("/step", turn("?"))))
 
 
 class Paced(Environment):
