@@ -368,6 +368,10 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "max_output_tokenz: is no parameter of a request (did you mean 'max_output_tokens'?)",
     ),
     (
+        (*COLLECT, "+responses_create_params.max_tokens=1"),
+        "max_tokens: is no parameter of a request (did you mean 'max_output_tokens'?)",
+    ),
+    (
         (*COLLECT, "+responses_create_params.max_output_tokens=0"),
         "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
     ),
