@@ -147,7 +147,7 @@ def _show_example(details: ComponentDetails) -> None:
 def _show_run(args: ShowArgs) -> None:
     outputs = _outputs(args.subject)
     if args.rollout is not None:
-        record = api.rollout_record(outputs, *rollout_key(args.rollout))
+        record = api.rollout_record(outputs, *api.rollout_key(args.rollout))
         record = record.masked(api.secret_mask())
         if args.as_json:
             say_json(record.to_dict())
@@ -166,18 +166,6 @@ def _outputs(subject: str) -> list[Path]:
         if not Path(subject).exists() and below.exists():
             return api.outputs_of(below)
         raise
-
-
-def rollout_key(text: str) -> tuple[int | str, int]:
-    """Return the key in `17:3`; `17` is short for `17:0`. Raises ConfigError: it is no key."""
-    task, colon, rollout = text.rpartition(":")
-    if not colon:
-        task, rollout = text, "0"
-    if not (task and rollout.isdigit()):
-        raise ConfigError(
-            f"{text!r} is not a rollout", hint="TASK:ROLLOUT, such as 17:3; both count from 0"
-        )
-    return (int(task) if task.isdigit() else task), int(rollout)
 
 
 def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:

@@ -154,7 +154,7 @@ def plan(
     if existing and not resumes and not settings.overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
-            hint="continue that run with --resume, or replace it with --overwrite",
+            hint="continue that run with --resume, or start again with --overwrite",
             cause=KnownCause.OUTPUT_EXISTS,
         )
     old = read_manifest(paths.manifest) if resumes else None
@@ -279,7 +279,7 @@ def overtaken(paths: RunPaths) -> InputDataError:
     """Return the error that another collection has begun at this output first."""
     return InputDataError(
         f"another collection has begun at {paths.output} in the meantime",
-        hint="choose another output, or wait for that one and --resume it",
+        hint="choose another output, or wait for that one and go on with --resume",
         cause=KnownCause.OUTPUT_IN_USE,
     )
 
