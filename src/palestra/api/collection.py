@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import palestra
+from palestra.analysis import advice_about
 from palestra.api.descriptors import check_descriptors, most_in_flight
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -25,6 +26,7 @@ from palestra.rollouts import (
     AgentRoute,
     Collected,
     PreparedRun,
+    StaleRun,
     begin,
     check_rows,
     discard,
@@ -44,16 +46,27 @@ _UNKNOWN = "--config FILE"
 
 
 def verified_by(
-    overrides: Sequence[str], secrets: Collection[str], environment: str | None = None
+    overrides: Sequence[str],
+    secrets: Collection[str],
+    environment: str | None = None,
+    judge: str | None = None,
 ) -> str:
     """Return the arguments for `palestra reverify`: the run's own overrides that verifiers need.
 
     Secrets are left out, because the text is printed and stored. `environment`: the environment
-    that the run evaluated.
+    that the run evaluated. `judge`: the judge's model, when an option of the run named it.
     """
     environment_option = [] if environment is None else ["--environment", environment]
     kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
-    return shlex.join([*environment_option, *kept_overrides]) or _UNKNOWN
+    options = [*environment_option, *_judge_options(judge, secrets), *kept_overrides]
+    return shlex.join(options) or _UNKNOWN
+
+
+def _judge_options(judge: str | None, secrets: Collection[str]) -> list[str]:
+    if judge is None:
+        return []
+    is_secret = any(secret in judge for secret in secrets)
+    return ["--fresh-judge", "--judge", "PROVIDER:NAME@URL" if is_secret else judge]
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
@@ -109,7 +122,11 @@ async def collect_with(
         semantics=run_semantics(choice.config, settings),
         version=palestra.__version__,
     )
-    planned = await to_its_end(planning, undo=discard)
+    try:
+        planned = await to_its_end(planning, undo=discard)
+    except StaleRun as stale:
+        stale.hint = advice_about(settings.output_jsonl_fpath)(stale.hint)
+        raise
     has_begun = False
     try:
         async with choice.open() as fleet:

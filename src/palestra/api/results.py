@@ -197,6 +197,7 @@ class Run:
         environment: str | None = None,
         with_failures: bool = True,
         fresh_judge: bool = False,
+        judge: str | None = None,
         limit: int | None = None,
         only: Sequence[str] = (),
         concurrency: int = 64,
@@ -223,6 +224,7 @@ class Run:
             "environment": environment or _environment_argument(manifest),
             "with_failures": with_failures,
             "fresh_judge": fresh_judge,
+            "judge": judge,
             "limit": limit,
             "only": tuple(only),
             "concurrency": concurrency,
@@ -233,7 +235,7 @@ class Run:
         args = args_from(ReverifyArgs, arguments)
 
         def verify() -> "Reverified":
-            with prepared_reverification(args, []) as prepared:
+            with prepared_reverification(args, [], option_prefix="") as prepared:
                 return Reverified(prepared.paths.output, run_blocking(prepared.run()))
 
         return away_from_loop(verify)

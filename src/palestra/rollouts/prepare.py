@@ -32,7 +32,15 @@ from palestra.rollouts.recorded import (
     scored_keys,
 )
 from palestra.rollouts.results import has_answers, reverify_command
-from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
+from palestra.schema import (
+    SELECT_FAILED,
+    JsonDict,
+    JsonObject,
+    RolloutKey,
+    RunPaths,
+    key_of,
+    read_jsonl,
+)
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import (
     is_gone,
@@ -510,14 +518,20 @@ def _share_of(manifest: Manifest) -> str:
 
 
 def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
-    """Return a hint with the command that verifies the stale run's responses again; empty without
-    responses.
+    """Return hints with the commands that verify the stale run's responses again, and that write
+    the tasks of its failed rollouts for a run of their own. Each is empty without such rollouts.
     """
+    hint = ""
     scored = paths.output.exists() and paths.output.stat().st_size > 0
-    if not (scored or has_answers(paths.failures)):
-        return ""
-    reverify = reverify_command(settings)
-    return f"; what the model has answered already, {reverify} verifies as things are now"
+    if scored or has_answers(paths.failures):
+        reverify = reverify_command(settings)
+        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+    if paths.failures.exists() and paths.failures.stat().st_size > 0:
+        hint += (
+            f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
+            "with that file as --input and another --output runs them alone"
+        )
+    return hint
 
 
 def _read_ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:

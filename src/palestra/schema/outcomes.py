@@ -121,6 +121,7 @@ SELECT_FAILED: Final = "palestra select RUN --failed --out FILE"
 _VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
 """What differs between messages of one cause: quoted values and numbers."""
 
+_JUDGE: Final = " --judge "
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 
@@ -173,9 +174,10 @@ class Unscored:
                     f"{count} that {have} not ended"
                 )
             case Remedy.REVERIFY:
+                judge = " (the model after --judge, say)" if _JUDGE in self.reverify else ""
                 return (
-                    "once the verifier (or judge), and any wrong setting in the command, is fixed, "
-                    f"{_of_only(self.reverify or REVERIFY, self.only)} scores "
+                    f"once the verifier (or judge), and any wrong setting in the command{judge}, is "
+                    f"fixed, {_of_only(self.reverify or REVERIFY, self.only)} scores "
                     f"{count} by the kept answers, without the model; --resume alone does not run them"
                 )
             case Remedy.MORE_ATTEMPTS:
