@@ -28,12 +28,14 @@ from palestra.rollouts import (
     PreparedRun,
     StaleRun,
     begin,
+    check_modes,
     check_rows,
     discard,
     plan,
     reverify_command,
 )
-from palestra.settings import COMMAND_SETTINGS, CollectSettings
+from palestra.schema import FORCE
+from palestra.settings import COMMAND_SETTINGS, PALESTRA_REVERIFY, CollectSettings
 from palestra.system import raise_descriptor_limit, shown
 from palestra.transport import ServerClient
 
@@ -131,6 +133,7 @@ async def collect_with(
     try:
         async with choice.open() as fleet:
             await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
+            settings = await _with_session_mode(choice, settings, fleet.client)
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 observer.tell(f"warning: {warning}")
@@ -162,6 +165,24 @@ async def collect_with(
         if not has_begun:
             discard(planned)
     return collected, prepared
+
+
+async def _with_session_mode(
+    choice: FleetChoice, settings: CollectSettings, client: ServerClient
+) -> CollectSettings:
+    """Return the settings for hints that do not promise a reward from kept answers, where every
+    environment verifies in its live session alone.
+    """
+    names = {server.name for server in choice.config.instances_of(ServerType.RESOURCES)}
+    if not names or settings.reverify_words != PALESTRA_REVERIFY:
+        return settings
+    try:
+        sessions = await check_modes(client, names, force=True)
+    except PalestraError:
+        return settings  # what is wrong with a server, its rollouts report
+    if sessions.forced != names:
+        return settings
+    return replace(settings, verified_by=f"{settings.verified_by} {FORCE}".strip())
 
 
 def _introduce(prepared: PreparedRun, report: Tell) -> None:

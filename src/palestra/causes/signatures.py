@@ -18,7 +18,7 @@ from typing import Any, Final, Self, final
 
 from palestra.causes.needed_texts import needed_text
 from palestra.errors import Layer
-from palestra.schema import JsonObject
+from palestra.schema import FORCE, SELECT_FAILED, JsonObject
 
 LAYERS: Final = tuple(Layer)
 """The order in which layers are checked and reported. A fault in one explains faults in later ones.
@@ -76,7 +76,9 @@ class Signature:
         none, or the command is not known.
         """
         do, then = (text.format_map(_Named(fields or {})) for text in (self.do, self.then))
-        if reverify and _REVERIFY.search(then):
+        if FORCE in reverify.split():
+            then = f"`{SELECT_FAILED}` writes the tasks for new rollouts: verify needs the live session"
+        elif reverify and _REVERIFY.search(then):
             then = _REVERIFY.sub(lambda _: reverify, then, count=1)
         elif reverify:
             then = f"{reverify} scores the kept answers, without the model"
