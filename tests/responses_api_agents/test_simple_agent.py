@@ -226,14 +226,14 @@ def error_at_the_deadline(turns: int, *, hangs_s: float) -> DeadlineExceeded:
 
     class Late(ScriptedModel):
         async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
-            self.asked += 1
-            if self.asked > turns:
+            self.calls += 1
+            if self.calls > turns:
                 await asyncio.sleep(hangs_s)
                 raise DeadlineExceeded("http://127.0.0.1:9: no answer within 0.0 s")
             await asyncio.sleep(0.02)
-            return Response.model_validate(turn(called("quick", call_id=str(self.asked))))
+            return Response.model_validate(turn(called("quick", call_id=str(self.calls))))
 
-        asked: int = 0
+        calls: int = 0
 
     model = Late(config=scripted().config, server_client=scripted().server_client, turns=[])
     with pytest.raises(DeadlineExceeded) as late:

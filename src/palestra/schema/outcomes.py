@@ -179,7 +179,7 @@ class Unscored:
             case Remedy.REVERIFY:
                 if _is_forced(self.reverify):
                     return self._of_live_sessions(count)
-                judge = " (the model after --judge, say)" if _JUDGE in self.reverify else ""
+                judge = " (the judge's model, say)" if _JUDGE in self.reverify else ""
                 return (
                     f"once the verifier (or judge), and any wrong setting in the command{judge}, is "
                     f"fixed, {_of_only(self.reverify or REVERIFY, self.only)} scores "

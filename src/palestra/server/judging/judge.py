@@ -199,7 +199,7 @@ class Judge:
         if not self.present():
             raise JudgeFailure(
                 f"there is no judge to ask: no model instance is named {self.name!r}",
-                hint="name the judge's model: --judge PROVIDER:NAME@URL",
+                hint="name the judge's model: `palestra eval --judge PROVIDER:NAME@URL`",
                 cause=KnownCause.NO_JUDGE,
             )
         peer = self._client.peer(self.name)
