@@ -80,6 +80,25 @@ def test_a_fresh_run_has_its_inputs_and_its_manifest(folder: Path) -> None:
     assert len(remaining(run)) == 6
 
 
+def test_rows_that_name_another_agent_than_the_command_are_counted(folder: Path) -> None:
+    refs = [{"agent_ref": {"name": "other_agent"}}, {"agent_ref": {"name": AGENT}}, {}]
+    write_rows(folder / "tasks.jsonl", [task(n, **ref) for n, ref in enumerate(refs)])
+    run = prepared(folder, agent_name=AGENT)
+
+    [warning] = run.notices
+    assert warning.startswith("warning: 1 of 3 rows name other_agent, ")
+    assert warning.endswith(f"; `--agent {AGENT}` has no effect on them")
+
+
+@pytest.mark.parametrize("agent_name", [AGENT, None])
+def test_rows_of_the_agent_of_the_command_are_no_notice(
+    folder: Path, agent_name: str | None
+) -> None:
+    write_rows(folder / "tasks.jsonl", [task(1, agent_ref={"name": AGENT})])
+
+    assert prepared(folder, agent_name=agent_name).notices == ()
+
+
 def test_existing_outputs_are_not_overwritten_unasked(folder: Path) -> None:
     prepared(folder)
     record(folder, scored(0))

@@ -177,6 +177,7 @@ def plan(
                 else (_nothing_to_resume(paths.output),)
             ),
             *map(_selected, new.selected_from),
+            *_rows_of_another_agent(settings, inputs),
         ),
         found=found_files,
     )
@@ -203,7 +204,7 @@ def plan(
         accounting=ended_rollouts.accounting,
         done=ended_rollouts.done,
         attempts=ended_rollouts.attempts,
-        notices=(count,),
+        notices=(count, *_rows_of_another_agent(settings, inputs)),
         resumes=True,
     )
 
@@ -217,6 +218,21 @@ def _nothing_to_resume(output: Path) -> str:
     return (
         f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
         + did_you_mean(output.name, outputs)
+    )
+
+
+def _rows_of_another_agent(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
+    """Yield a warning when rows go to another agent than the one that the command names."""
+    requested = settings.agent_name
+    row_counts = inputs.rows_of_agents
+    other_agents = sorted(row_counts.keys() - {requested})
+    if requested is None or settings.given is not None or not other_agents:
+        return
+    total = sum(row_counts.values())
+    count = total - row_counts.get(requested, 0)
+    yield (
+        f"warning: {count} of {total} rows name {', '.join(other_agents)}, by their agent_ref or "
+        f"their dataset; `--agent {requested}` has no effect on them"
     )
 
 
