@@ -114,21 +114,23 @@ def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: 
 
     def give_up(stopped: CommandStopped) -> None:
         watch.say_accounting()
-        watch.ended(_say_how_to_go_on(stopped, settings))
+        watch.ended(_say_how_to_go_on(stopped, settings, watch))
         watch.close()
         discard_new_inputs(settings.output_jsonl_fpath)
 
     try:
         return watch.ended(run_to_end(main, last_words=give_up))
     except CommandStopped as stopped:
-        return watch.ended(_say_how_to_go_on(stopped, settings))
+        return watch.ended(_say_how_to_go_on(stopped, settings, watch))
 
 
-def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings) -> int:
+def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings, watch: Watch) -> int:
     output = settings.output_jsonl_fpath
     if output.exists():
         notice(f"stopped by {stopped.signal.name}; the rollouts that ended are in {shown(output)}")
         notice(f"hint: {how_to_continue(settings)}")
+    elif watch.accounting is None:
+        notice(f"stopped by {stopped.signal.name} while it was starting: nothing is kept")
     else:
         notice(f"stopped by {stopped.signal.name} before any rollout had ended: nothing is kept")
         notice("hint: the same command begins it anew")
