@@ -16,7 +16,8 @@ URL = "http://127.0.0.1:24555"
 
 class ScriptedHttp:
     """Answers each `METHOD path` with a status and a body, any other with 404; without answers, it
-    refuses the connection."""
+    refuses the connection.
+    """
 
     def __init__(self, answers: Mapping[str, tuple[int, bytes]]) -> None:
         self._answers = answers

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import orjson
@@ -90,7 +91,7 @@ async def _check_identity(running: RunningInstance, http: HttpTransport, token: 
         )
 
 
-def _published_paths(reply: HttpReply) -> Set[str]:
+def _published_paths(reply: HttpReply) -> AbstractSet[str]:
     """Return the paths in a reply with an OpenAPI document; none when it has no document."""
     try:
         document = orjson.loads(reply.body)
