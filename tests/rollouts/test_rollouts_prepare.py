@@ -2,8 +2,10 @@
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -373,9 +375,9 @@ def test_a_server_that_no_setting_names_may_not_change(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "advice"),
     [
-        ({"limit": 2}, {}, "limit: 2 -> none", "add --limit 2"),
+        ({"limit": 2}, {}, "limit: 2 -> none", "add `--limit 2`"),
         ({}, {"limit": 2}, "limit: none -> 2", "leave out the limit"),
-        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add --limit 1"),
+        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add `--limit 1`"),
     ],
 )
 def test_another_limit_is_named_with_what_to_do(
@@ -386,8 +388,34 @@ def test_another_limit_is_named_with_what_to_do(
         resumed(folder, **after)
 
     assert line in caught.value.message
-    assert "the rows of the input file may have changed, too" in caught.value.message
+    assert "input file" not in caught.value.message
     assert caught.value.hint.startswith(advice)
+
+
+def test_an_input_file_that_was_written_since_may_have_other_rows(folder: Path) -> None:
+    prepared(folder, limit=2)
+    os.utime(folder / "tasks.jsonl", (time.time() + 9, time.time() + 9))
+
+    assert "the rows of the input file may have changed, too" in stale(folder, limit=1)
+
+
+def test_the_advice_undoes_the_limit_and_the_repeats(folder: Path) -> None:
+    made = {**SEMANTICS, "num_repeats": 2}
+    prepared(folder, semantics=made, limit=1, num_repeats=2)
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={**SEMANTICS, "num_repeats": 1}, limit=2)
+
+    assert caught.value.hint.startswith(
+        "add `--limit 1 --num-repeats 2` to go on with that run, or choose another output; "
+    )
+
+
+def test_the_advice_says_that_there_are_further_changes(folder: Path) -> None:
+    prepared(folder, limit=1)
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={"servers": {}}, limit=2)
+
+    assert caught.value.hint.startswith("add `--limit 1` and undo the rest to go on with that run")
 
 
 def test_a_manifest_without_a_limit_is_not_taken_for_one_of_all_rows(folder: Path) -> None:
