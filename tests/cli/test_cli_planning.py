@@ -205,3 +205,12 @@ def test_servers_inside_the_fields_command_need_a_domain(world: World) -> None:
 
     assert "'matths' is not a domain" in done.refused()
     assert not (world.folder / "o.jsonl").exists()
+
+
+def test_the_fields_start_refuses_a_type_of_datasets_that_does_not_exist(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG.replace("type: validation", "type: exmaple"))
+
+    refused = world.run("ng_run", *arguments, *nobody(), timeout_s=20).refused()
+
+    assert "did you mean 'example'?" in refused

@@ -20,13 +20,13 @@ from palestra.cli.console import (
     show_error,
     warn_all,
 )
-from palestra.cli.fleet_commands import OBSERVER
+from palestra.cli.fleet_commands import OBSERVER, refuse_bad_values
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.profiling_commands import A_ROLLOUT, LOWEST
 from palestra.cli.tables import MOST_MESSAGES, print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ConfigTree, ResolvedConfig, domain_problems, raise_problems
+from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.programs import command_words, takes_overrides, typed_program
@@ -72,7 +72,7 @@ def collect(
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     if ng and fleet == "own":
-        raise_problems(domain_problems(config))
+        refuse_bad_values(config)
     args = args_from(CollectArgs, config.tree)
     if as_json:
         check_events_target(args.json_events)
@@ -147,7 +147,7 @@ async def _collect(
                 hint="start the servers with `palestra run`, or leave --no-serve out",
             )
         if ng and isinstance(fleet, OwnFleet):
-            raise_problems(domain_problems(config))
+            refuse_bad_values(config)
         return await collect_with(fleet, settings, watch)
 
 
