@@ -235,6 +235,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("dataset", "uplod"), "no such command 'uplod'; did you mean 'upload'?"),
     (("models", "fetc"), "no such command 'fetc'; did you mean 'fetch'?"),
     (("serve-model", "vlm"), "no such command 'vlm'; did you mean 'vllm'?"),
+    (("gym", "status"), "did you mean `palestra gym env status`?"),
     (("gym", "evall"), "palestra gym has no group evall. Did you mean eval?"),
     (("eval", "mcqa", "--modle", "local"), "there is no option --modle; did you mean --model?"),
     (("eval", "mcqa", "--repeat", "3"), "there is no option --repeat; did you mean --repeats?"),

@@ -101,6 +101,20 @@ def test_rows_of_the_agent_of_the_command_are_no_notice(
     assert prepared(folder, agent_name=agent_name).notices == ()
 
 
+def test_a_limit_of_no_rows_is_a_warning(folder: Path) -> None:
+    assert "`--limit 0` leaves no rows" in prepared(folder, limit=0).notices[0]
+
+
+def test_an_array_of_rows_is_one_problem_with_its_remedy(folder: Path) -> None:
+    (folder / "tasks.jsonl").write_text(json.dumps([task(1), task(2)], indent=1))
+    with pytest.raises(BadRows) as caught:
+        prepared(folder)
+
+    assert "line 1: the file is one JSON array" in caught.value.message
+    assert "jq -c '.[]'" in caught.value.message
+    assert "line 2" not in caught.value.message
+
+
 def test_existing_outputs_are_not_overwritten_unasked(folder: Path) -> None:
     prepared(folder)
     record(folder, scored(0))

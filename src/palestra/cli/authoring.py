@@ -233,6 +233,13 @@ def _test_subject(name: str) -> NamedFile | Path:
 def ng_test(overrides: list[str]) -> int:
     """Run `ng_test +entrypoint=resources_servers/my_env`."""
     args = entrypoint_of(overrides)
+    file = existing_path(args.entrypoint)
+    if file.is_file() and file.parent.parent.name in SERVER_TREES:
+        folder = Path(args.entrypoint).parent
+        raise ConfigError(
+            f"+entrypoint={args.entrypoint} is a file, and the tests are of its folder",
+            hint=f"+entrypoint={folder}",
+        )
     names = (args.entrypoint,)
     return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 

@@ -179,7 +179,7 @@ def plan(
                 else (_nothing_to_resume(paths.output),)
             ),
             *map(_selected, new.selected_from),
-            *_rows_of_another_agent(settings, inputs),
+            *_warnings(settings, inputs),
         ),
         found=found_files,
     )
@@ -206,7 +206,7 @@ def plan(
         accounting=ended_rollouts.accounting,
         done=ended_rollouts.done,
         attempts=ended_rollouts.attempts,
-        notices=(count, *_rows_of_another_agent(settings, inputs)),
+        notices=(count, *_warnings(settings, inputs)),
         resumes=True,
     )
 
@@ -221,6 +221,13 @@ def _nothing_to_resume(output: Path) -> str:
         f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
         + did_you_mean(output.name, outputs)
     )
+
+
+def _warnings(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
+    """Yield the warnings about the rows of a run."""
+    if settings.limit == 0:
+        yield "warning: `--limit 0` leaves no rows, so nothing runs"
+    yield from _rows_of_another_agent(settings, inputs)
 
 
 def _rows_of_another_agent(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
