@@ -111,14 +111,15 @@ def _uses_foreign_names(path: Path) -> bool:
 
 def _refuse_unfinished(module: ModuleType, path: Path) -> None:
     """Raise ConfigError when the file has a server class that lacks a required method."""
-    for cls in vars(module).values():
+    members: list[Any] = list(vars(module).values())
+    for cls in members:
         if (
             inspect.isclass(cls)
             and cls.__module__ == module.__name__
             and (issubclass(cls, Server) or hasattr(cls, FOREIGN))
             and inspect.isabstract(cls)
         ):
-            names = sorted(cls.__abstractmethods__)
+            names = sorted(getattr(cls, "__abstractmethods__", ()))
             line = inspect.getsourcelines(cls)[1]
             raise ConfigError(
                 f"{path}:{line}: {cls.__name__} does not define {', '.join(names)}",
