@@ -460,6 +460,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("view", "nope"), "there is no run nope"),
     (("view", "past/run.jsonl", "3:1"), "palestra view past/run.jsonl 3:1 --text"),
     (("show", "past/run.jsonl", "3-1"), "TASK:ROLLOUT: show 0:0"),
+    (("view", "-p", "7000"), "there is no option -p\nhint:"),
     (("view", "--prt", "1"), "there is no option --prt; did you mean --port"),
     (("view", "--port", "x"), "--port: should be a whole number, got 'x'"),
     (("view", "--port", "99999"), "--port: should be from 0 to 65535, got '99999'"),

@@ -268,6 +268,31 @@ def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
     run(tmp_path, {"resources_servers/unsure": NO_REWARDS}, check)
 
 
+FILLED_IN = """
+from pydantic import model_validator
+
+class Filled(BaseVerifyResponse):
+    @model_validator(mode="before")
+    @classmethod
+    def fill(cls, fields):
+        return {"reward": 0.5, **fields} if isinstance(fields, dict) else fields
+
+class Filling(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> Filled:
+        return body.model_dump()
+"""
+
+
+def test_a_response_model_may_fill_in_the_reward_of_a_dict(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        result = await fleet.client.peer("filling").call("/verify", ROW, VerifyResponse)
+        assert result.reward == 0.5
+
+    run(tmp_path, {"resources_servers/filling": FILLED_IN}, check)
+
+
 def test_bad_bodies_and_refusals_of_tools_are_told(tmp_path: Path) -> None:
     async def check(fleet: Fleet) -> None:
         with pytest.raises(RowError, match="responses_create_params"):

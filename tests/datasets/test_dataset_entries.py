@@ -83,7 +83,17 @@ def test_a_misspelt_licence_is_refused_with_the_nearest(misspelt: str, meant: st
 
 
 @pytest.mark.parametrize(
-    "name", [*LICENCES, "Apache-2.0", "CC0 1.0", "MIT Licence", "Open Data Commons Attribution 1.0"]
+    "name",
+    [
+        *LICENCES,
+        "Apache-2.0",
+        "CC0 1.0",
+        "MIT Licence",
+        "Open Data Commons Attribution 1.0",
+        "Common Development and Distribution License 1.0",
+        "Licensed under MIT",
+        "see https://example.org/datasets/licenses",
+    ],
 )
 def test_a_licence_may_have_any_name(name: str) -> None:
     assert entry(license=name).license == name

@@ -168,6 +168,9 @@ def _missing_fields(value: Mapping[str, Any], model: Any) -> list[str]:
     """Return the fields that the response model requires and a mapping lacks."""
     if not _is_pydantic(model):
         return []
+    validators = model.__pydantic_decorators__.model_validators.values()
+    if any(validator.info.mode != "after" for validator in validators):
+        return []  # which may fill the fields in
     return [
         name
         for name, field in model.model_fields.items()

@@ -41,13 +41,21 @@ LICENCES: Final = (
 _LICENCE_WORDS: Final = frozenset(
     word for text in LICENCES for word in re.findall(r"[a-z]{5,}", text.lower())
 ) | {"licence"}
+_TRUE_WORDS: Final = frozenset({"common", "licensed", "licenced", "distributed"})
+"""Words of other licences, one letter from a word of these."""
 _MISSPELT_FROM: Final = 0.8
 """The minimum similarity at which an unknown key counts as a misspelt known key."""
 
 
 def _has_slip(licence: str) -> bool:
     """Whether a word of `licence` is a word of a usual licence with one wrong letter."""
-    words = {*re.findall(r"[a-z]+", licence.lower())} - _LICENCE_WORDS
+    known_words = _LICENCE_WORDS | _TRUE_WORDS
+    # The plural of a usual word is another word: `datasets`, `licenses`.
+    words = {
+        word
+        for word in re.findall(r"[a-z]+", licence.lower())
+        if word not in known_words and word.removesuffix("s") not in known_words
+    }
     return any(is_one_slip(word, usual) for word in words for usual in _LICENCE_WORDS)
 
 
