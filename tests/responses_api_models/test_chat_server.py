@@ -393,6 +393,12 @@ def test_a_base_url_must_be_given(base_url: Any) -> None:
         vllm_model(scripted(), base_url=base_url)
 
 
+@pytest.mark.parametrize("base_url", ["127.0.0.1:8000/v1", ["http://a/v1", "127.0.0.1:8000/v1"]])
+def test_a_base_url_without_a_scheme_is_refused_with_one(base_url: Any) -> None:
+    with pytest.raises(ValidationError, match=r"write http://127\.0\.0\.1:8000/v1"):
+        vllm_model(scripted(), base_url=base_url)
+
+
 def test_the_key_is_not_in_the_servers_text() -> None:
     assert "sk-a-secret" not in repr(vllm_model(scripted(), api_key="sk-a-secret"))
 

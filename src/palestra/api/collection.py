@@ -19,9 +19,9 @@ from palestra.api.fleet_connection import (
     unless,
 )
 from palestra.api.server_semantics import run_semantics
-from palestra.config import ServerType, is_secret_name
+from palestra.config import ResolvedConfig, ServerType, is_secret_name
 from palestra.engine import to_its_end
-from palestra.errors import Hopeless, Outcome, PalestraError, ServerDied
+from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, ServerDied
 from palestra.rollouts import (
     AgentRoute,
     Collected,
@@ -115,6 +115,7 @@ async def collect_with(
     rollout starts, no file of an earlier run is changed.
     """
     settings = with_config_of(choice, settings)
+    _check_is_agent(choice.config, settings.agent_name)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
     planning = partial(
@@ -183,6 +184,21 @@ async def _with_session_mode(
     if sessions.forced != names:
         return settings
     return replace(settings, verified_by=f"{settings.verified_by} {FORCE}".strip())
+
+
+def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
+    """Raise ConfigError when `name` is an instance of another kind than an agent."""
+    instance = config.instances.get(name or "")
+    if instance is None or instance.type == ServerType.AGENT:
+        return
+    kind = "a model server" if instance.type == ServerType.MODEL else "a resources server"
+    agents = config.instances_of(ServerType.AGENT)
+    using = [agent.name for agent in agents if name in agent.referenced(instance.type)]
+    uses = ", ".join(f"`--agent {agent}`" for agent in using)
+    raise ConfigError(
+        f"{name} is {kind}, not an agent",
+        hint=f"name an agent that uses it: {uses}" if using else "no agent uses it",
+    )
 
 
 def _introduce(prepared: PreparedRun, report: Tell) -> None:
