@@ -8,6 +8,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,8 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
         ),
         ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
         ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
+        ({"data": [{"q": 2**70}]}, "['q'] is a int (Integer exceeds 64-bit range)"),
+        ({"data": [MappingProxyType({"q": 1})]}, "the row is a mappingproxy"),
         ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),
         ({"settings": 5}, "settings=5 should be a mapping, such as {'name': value}"),
         ({"settings": {"size": {1}}}, "settings['size'] is a set, which cannot be the value of a"),

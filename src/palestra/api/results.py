@@ -205,6 +205,7 @@ class Run:
         environment: str | None = None,
         with_failures: bool = True,
         fresh_judge: bool = False,
+        judge: str | None = None,
         limit: Annotated[int, AtLeast(0)] | None = None,
         only: Sequence[str] = (),
         concurrency: Annotated[int, AtLeast(1)] = 64,
@@ -231,6 +232,7 @@ class Run:
             "environment": environment or _environment_argument(manifest),
             "with_failures": with_failures,
             "fresh_judge": fresh_judge,
+            "judge": judge,
             "limit": limit,
             "only": tuple(only),
             "concurrency": concurrency,
@@ -241,7 +243,7 @@ class Run:
         args = args_from(ReverifyArgs, arguments)
 
         def verify() -> "Reverified":
-            with prepared_reverification(args, []) as prepared:
+            with prepared_reverification(args, [], option_prefix="") as prepared:
                 return Reverified(prepared.paths.output, run_blocking(prepared.run()))
 
         return away_from_loop(verify)

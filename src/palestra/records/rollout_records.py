@@ -41,6 +41,10 @@ from palestra.schema import (
     with_compressed,
 )
 
+_PAIR: Final = re.compile(r"(\d+)[-/.,](\d+)")
+"""A rollout whose indices have no colon between them."""
+_OF_QUERIES: Final = re.compile(r"[<>=:\s]")
+"""What queries have, and no task's name."""
 _PROTOCOL: Final = frozenset(
     {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, REWARD_COMPONENTS, "reward", "response", "agent_ref"}
 )
@@ -314,8 +318,18 @@ def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> I
     numbers = f"{names[0]} to {names[-1]}" if len(names) > 1 else str(names[0])
     return InputDataError(
         f"the run has no task {task}: it has {amount(len(names), 'task')}, {numbers}",
-        hint=f"a rollout is written TASK:ROLLOUT, such as {names[0]}:0",
+        hint=_how_to_name_one(str(task), f"{names[0]}:0"),
     )
+
+
+def _how_to_name_one(typed: str, example: str) -> str:
+    """Return how a rollout is named, from what was typed for its task."""
+    if pair := _PAIR.fullmatch(typed):
+        example = f"{pair[1]}:{pair[2]}"
+    how = f"a rollout is written TASK:ROLLOUT, such as {example}"
+    if _OF_QUERIES.search(typed):
+        return f"{how}; queries are for `palestra view` and for run.rollouts(…) in Python"
+    return how
 
 
 def _remedy(row: JsonObject, failures: Sequence[JsonObject]) -> str:

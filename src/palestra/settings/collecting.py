@@ -173,7 +173,7 @@ class CollectArgs(RunArgs):
         description="Where scored rows go (.jsonl)."
     )
     agent_name: Annotated[str | None, flag("--agent")] = Field(
-        default=None, description="Agent for rows that name none."
+        default=None, description="Agent for rows without agent_ref."
     )
     limit: int | None = Field(default=None, ge=0, description="First n rows; 0 runs none.")
     num_repeats_add_seed: Annotated[

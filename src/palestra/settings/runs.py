@@ -164,6 +164,11 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     fresh_judge: bool = Field(
         default=False, description="Ask judges anew; without it, replay answers."
     )
+    judge: Annotated[str | None, flag("--judge")] = Field(
+        default=None,
+        description="The model of every judge: PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or "
+        "local. It gives the answers that are not stored; with --fresh-judge all.",
+    )
     with_failures: bool = Field(
         default=False,
         description="Also the answers in the run's failures file, whose verification failed.",
