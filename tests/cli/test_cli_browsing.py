@@ -195,7 +195,7 @@ def test_what_is_no_rollout_is_refused(world: World, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"), [("1-0", "show 1:0"), ("reward<1", "run.rollouts(…) in Python")]
+    ("key", "hint"), [("1-0", "such as 1:0"), ("reward<1", "run.rollouts(…) in Python")]
 )
 def test_a_rollout_in_another_form_is_answered_with_its_own_form(
     world: World, key: str, hint: str
