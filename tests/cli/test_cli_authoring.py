@@ -30,6 +30,13 @@ def test_ng_commands_do_the_same(world: World) -> None:
     assert "  ng_test +entrypoint=resources_servers/my_env" in made.out.splitlines()
 
 
+def test_a_folder_without_its_key_is_answered_with_the_line_to_type(world: World) -> None:
+    assert (
+        "ng_test +entrypoint=resources_servers/my_env"
+        in world.run("ng_test", "resources_servers/my_env").refused()
+    )
+
+
 def test_missing_metrics_name_the_command_that_writes_them(world: World) -> None:
     entrypoint = "+entrypoint=resources_servers/my_env"
     world.run("ng_init_resources_server", entrypoint)

@@ -233,6 +233,10 @@ class Unsure(SimpleResourcesServer):
             return 1.0, "good"
         if body.responses_create_params.input == "reward":
             return {"reward": 1.0}
+        if body.responses_create_params.input == "word":
+            return {**body.model_dump(), "reward": "good"}
+        if body.responses_create_params.input == "refuses":
+            raise HTTPException(422, "my own 422")
         return BaseVerifyResponse(**body.model_dump())
 """
 
@@ -248,6 +252,8 @@ class Unsure(SimpleResourcesServer):
         ("number", "unsure/verify returned a float (1.0), expected BaseVerifyResponse"),
         ("pair", "unsure/verify returned a tuple ((1.0, 'good')), expected BaseVerifyResponse"),
         ("reward", "returned a dict without responses_create_params, response ({'reward': 1.0})"),
+        ("word", "unsure/verify returned the reward 'good' (str), which is no number"),
+        ("refuses", "unsure/verify answered 422: my own 422"),
     ],
 )
 def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
@@ -260,6 +266,31 @@ def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
         assert reason in failure.value.message
 
     run(tmp_path, {"resources_servers/unsure": NO_REWARDS}, check)
+
+
+FILLED_IN = """
+from pydantic import model_validator
+
+class Filled(BaseVerifyResponse):
+    @model_validator(mode="before")
+    @classmethod
+    def fill(cls, fields):
+        return {"reward": 0.5, **fields} if isinstance(fields, dict) else fields
+
+class Filling(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    async def verify(self, body: BaseVerifyRequest) -> Filled:
+        return body.model_dump()
+"""
+
+
+def test_a_response_model_may_fill_in_the_reward_of_a_dict(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        result = await fleet.client.peer("filling").call("/verify", ROW, VerifyResponse)
+        assert result.reward == 0.5
+
+    run(tmp_path, {"resources_servers/filling": FILLED_IN}, check)
 
 
 def test_bad_bodies_and_refusals_of_tools_are_told(tmp_path: Path) -> None:

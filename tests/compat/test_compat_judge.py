@@ -180,6 +180,12 @@ class Judge(SimpleResponsesAPIModel):
         return JSONResponse({"detail": "no such model"}, 404)
 """
 
+CAREFUL = CARELESS.replace(
+    "        NeMoGymResponse.model_validate(await reply.json())\n",
+    "            if reply.status != 200:\n                continue\n",
+)
+"""An environment that looks at the status of its judge's answers, and has a bug after it."""
+
 ONE_REFUSAL = """
 from starlette.responses import JSONResponse
 
@@ -193,7 +199,7 @@ class Judge(SimpleResponsesAPIModel):
 """
 
 
-def failure_of_careless(root: Path, judge: str) -> Any:
+def failure_of_careless(root: Path, judge: str, environment: str = CARELESS) -> Any:
     """The failure of a verification whose judge has this source."""
     failures: list[BaseException] = []
 
@@ -202,7 +208,11 @@ def failure_of_careless(root: Path, judge: str) -> Any:
             await fleet.client.peer("careless").call("/verify", FLEET_ROW, VerifyResponse)
         failures.append(raised.value)
 
-    run(root, {"resources_servers/careless": CARELESS, "responses_api_models/judge": judge}, check)
+    run(
+        root,
+        {"resources_servers/careless": environment, "responses_api_models/judge": judge},
+        check,
+    )
     return failures[0]
 
 
@@ -226,6 +236,13 @@ def test_a_judges_error_that_the_environment_reads_as_an_answer_is_the_judges_fa
 
 def test_an_error_after_the_judges_last_answer_was_good_is_the_verifiers(tmp_path: Path) -> None:
     failure = failure_of_careless(tmp_path, ONE_REFUSAL)
+
+    assert isinstance(failure, VerifierError)
+    assert failure.message == "careless/verify raised KeyError: 'verdict'"
+
+
+def test_an_error_after_a_judges_refusal_that_was_handled_is_the_verifiers(tmp_path: Path) -> None:
+    failure = failure_of_careless(tmp_path, PLAIN_REFUSALS, CAREFUL)
 
     assert isinstance(failure, VerifierError)
     assert failure.message == "careless/verify raised KeyError: 'verdict'"

@@ -62,6 +62,7 @@ def test_other_top_level_blocks_are_not_instances(world: World) -> None:
         ("{resources_servers: {mcqa: {}, other: {}}}", "several implementations (mcqa, other)"),
         ("{resources_servers: {mcqa: {}}, responses_api_models: {}}", "several server types"),
         ("{resources_servers: {mcqa: {}}, port: 1}", "has port next to resources_servers"),
+        ("[{resources_servers: {mcqa: {}}}]", "m is a list"),
         ("{resources_servers: {mcqa: }}", "write mcqa: {}"),
         ("{resources_servers: {mcqa: 3}}", "mcqa is int, not a mapping"),
         ("{resources_servers: {}}", "must hold one implementation"),

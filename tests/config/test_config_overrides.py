@@ -144,13 +144,49 @@ def test_values_with_commas_are_shown_as_the_list_to_type(text: str, advice: str
     assert caught.value.message.endswith(advice)
 
 
-@pytest.mark.parametrize("word", ["--max-steps=3", "--max-steps"])
-def test_a_flag_among_overrides_is_an_error_that_shows_the_override(word: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (["--max-steps=3"], "+max_steps=3"),
+        (["--max-steps", "3"], "+max_steps=3"),
+        (["--max-steps"], "+max_steps=<value>"),
+        (["--max-steps", "+limit=2"], "+max_steps=<value>"),
+        (["+", "max_steps=3"], "+max_steps=3"),
+        (["++", "max_steps=3"], "++max_steps=3"),
+        (["resources_servers/mcqa"], "<key>=resources_servers/mcqa"),
+    ],
+)
+def test_words_that_are_no_override_are_one_problem_with_the_override(
+    words: list[str], written: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_overrides([word])
+        parse_overrides(words)
 
-    assert "+max_steps=<value>" in caught.value.message
-    assert "--max-steps=<value>" not in caught.value.message
+    assert len(caught.value.problems) == 1
+    assert caught.value.message.endswith(written)
+
+
+def test_the_value_of_a_flag_with_a_secret_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_overrides(["--policy-api-key", "sk-of-mine"])
+
+    assert "sk-of-mine" not in caught.value.message
+
+
+def test_a_bracket_that_is_not_closed_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'\[' has no '\]'"):
+        parse_overrides(["+config_paths=[a.yaml,b.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [("envy.resources_servers.env.value=1", "env"), ("env.resources_servers.env.prt=1", "port")],
+)
+def test_a_changed_key_is_compared_at_the_step_that_is_missing(override: str, near: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        applied({"env": {"resources_servers": {"env": {}}}}, override, strict_add=True)
+
+    assert caught.value.message.endswith(f"did you mean {near!r}?")
 
 
 def test_a_value_with_an_equals_sign_is_an_error_that_says_to_quote_it() -> None:

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from config_world import World
@@ -10,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from palestra.config import InstanceConfig, ServerRef, ServerType, settings_from
 from palestra.errors import ConfigError, KnownCause, Problem
+from palestra.system import shown
 
 
 class Inner(BaseModel):
@@ -208,3 +211,48 @@ def test_each_problem_says_which_setting_it_is_about_and_what_went_wrong() -> No
         ("m.responses_api_models.openai_model.max_steps", KnownCause.BAD_VALUE),
     ]
     assert all(problem.message in raised.value.message for problem in raised.value.problems)
+
+
+class Reference(BaseModel):
+    type: Literal["responses_api_models"]
+    name: str
+    note: str = ""
+
+
+class Referring(BaseModel):
+    model_server: Reference
+
+
+@pytest.mark.parametrize("settings", [{}, {"model_server": "policy_model"}])
+def test_a_reference_that_is_missing_or_a_name_is_shown_as_it_is_written(
+    settings: dict[str, str],
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Referring, instance(**settings))
+
+    assert caught.value.message.endswith(
+        "'++m.responses_api_models.openai_model.model_server={type: responses_api_models, name: <name>}'"
+    )
+
+
+def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("max_steps: five")
+    written = instance(openai_base_url="http://x", max_steps="five")
+
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Settings, replace(written, setting_files={"max_steps": file}))
+
+    assert caught.value.message.startswith(f"{shown(file)}: m: max_steps: ")
+    assert caught.value.message.endswith("got 'five'")
+
+
+def test_a_value_of_an_override_is_not_said_to_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("max_steps: 3")
+    overridden = instance(openai_base_url="http://x", max_steps="five")
+
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Settings, replace(overridden, setting_files={"max_steps": file}))
+
+    assert caught.value.message.startswith("m: max_steps: ")

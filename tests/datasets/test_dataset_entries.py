@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from palestra.config import InstanceConfig, ServerType
-from palestra.datasets import DatasetEntry, datasets_of_agents
+from palestra.datasets import DatasetEntry, dataset_type_problems, datasets_of_agents
 from palestra.datasets.entries import LICENCES
 from palestra.errors import ConfigError
 
@@ -36,6 +36,18 @@ def test_everything_wrong_with_the_entries_is_said_in_one_error() -> None:
     assert "num_repeat is not a setting of a dataset; did you mean 'num_repeats'" in str(
         caught.value
     )
+
+
+def test_a_misspelt_type_is_a_problem_by_itself() -> None:
+    held = agent(
+        {"name": "t", "type": "train", "jsonl_fpath": "t.jsonl"},
+        {"name": "e", "type": "exmaple", "jsonl_fpath": "e.jsonl"},
+    )
+
+    [problem] = dataset_type_problems([held])
+
+    assert problem.key == "a.responses_api_agents.simple_agent.datasets.1.type"
+    assert problem.message.endswith("; did you mean 'example'?")
 
 
 def test_keys_of_other_versions_are_kept() -> None:
@@ -71,7 +83,17 @@ def test_a_misspelt_licence_is_refused_with_the_nearest(misspelt: str, meant: st
 
 
 @pytest.mark.parametrize(
-    "name", [*LICENCES, "Apache-2.0", "CC0 1.0", "MIT Licence", "Open Data Commons Attribution 1.0"]
+    "name",
+    [
+        *LICENCES,
+        "Apache-2.0",
+        "CC0 1.0",
+        "MIT Licence",
+        "Open Data Commons Attribution 1.0",
+        "Common Development and Distribution License 1.0",
+        "Licensed under MIT",
+        "see https://example.org/datasets/licenses",
+    ],
 )
 def test_a_licence_may_have_any_name(name: str) -> None:
     assert entry(license=name).license == name

@@ -9,11 +9,12 @@ from palestra.resources_servers.example_session_state_mgmt.app import CounterSer
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentConfig
 from palestra.schema import Response, ResponseCreateParams, VerifyRequest, VerifyResponse
 from palestra.server import (
+    ModelReference,
     ModelServer,
     ModelServerConfig,
+    ResourcesReference,
     ResourcesServer,
     ResourcesServerConfig,
-    ServerReference,
     Session,
     tool,
 )
@@ -105,8 +106,8 @@ def counter() -> CounterServer:
 def agent_of(environment: ResourcesServer, model: ModelServer, **settings: Any) -> SimpleAgent:
     config = SimpleAgentConfig(
         name="agent",
-        resources_server=ServerReference(type="resources_servers", name=ENVIRONMENT),
-        model_server=ServerReference(type="responses_api_models", name=MODEL),
+        resources_server=ResourcesReference(type="resources_servers", name=ENVIRONMENT),
+        model_server=ModelReference(type="responses_api_models", name=MODEL),
         **settings,
     )
     return SimpleAgent(config=config, server_client=client_of(environment, model))

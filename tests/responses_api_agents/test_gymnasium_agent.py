@@ -11,10 +11,11 @@ from palestra.responses_api_agents.gymnasium_agent.app import GymnasiumAgent, Gy
 from palestra.schema import Response, RunRequest, VerifyResponse
 from palestra.server import (
     Episode,
+    ModelReference,
     ModelServerConfig,
     Opening,
+    ResourcesReference,
     ResourcesServerConfig,
-    ServerReference,
     Session,
     Step,
     TurnsServer,
@@ -53,8 +54,8 @@ def played(*turns: Response, **settings: Any) -> tuple[VerifyResponse, ScriptedM
     agent = GymnasiumAgent(
         config=GymnasiumAgentConfig(
             name="agent",
-            resources_server=ServerReference(type="resources_servers", name=ENVIRONMENT),
-            model_server=ServerReference(type="responses_api_models", name=MODEL),
+            resources_server=ResourcesReference(type="resources_servers", name=ENVIRONMENT),
+            model_server=ModelReference(type="responses_api_models", name=MODEL),
             **settings,
         ),
         server_client=client_of(environment, model),

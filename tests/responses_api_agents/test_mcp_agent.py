@@ -29,7 +29,12 @@ from palestra.resources_servers.example_mcp_weather.app import McpWeatherServer
 from palestra.responses_api_agents.mcp_agent.app import McpAgent, McpAgentConfig
 from palestra.responses_api_agents.mcp_agent.toolbox import EnvironmentTools
 from palestra.schema import FunctionCallOutput, Response, RunRequest, VerifyResponse
-from palestra.server import ResourcesServer, ResourcesServerConfig, ServerReference
+from palestra.server import (
+    ModelReference,
+    ResourcesReference,
+    ResourcesServer,
+    ResourcesServerConfig,
+)
 
 STDIO_SERVER = """
 import os
@@ -95,8 +100,8 @@ def weather() -> McpWeatherServer:
 def agent_of(environment: ResourcesServer, model: ScriptedModel, **settings: Any) -> McpAgent:
     config = McpAgentConfig(
         name="agent",
-        resources_server=ServerReference(type="resources_servers", name=ENVIRONMENT),
-        model_server=ServerReference(type="responses_api_models", name=MODEL),
+        resources_server=ResourcesReference(type="resources_servers", name=ENVIRONMENT),
+        model_server=ModelReference(type="responses_api_models", name=MODEL),
         **settings,
     )
     return McpAgent(config=config, server_client=client_of(environment, model))

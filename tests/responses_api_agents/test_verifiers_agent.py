@@ -34,7 +34,7 @@ from palestra.schema import (
     ResponseCreateParams,
     VerifyResponse,
 )
-from palestra.server import ServerReference, Session
+from palestra.server import ModelReference, Session
 from palestra.transport import HttpClient, ServerClient, Target
 
 USER = {"role": "user", "content": "2 + 2 = ?"}
@@ -99,7 +99,7 @@ def agent_of(model: ScriptedModel, **env_args: Any) -> VerifiersAgent:
         name="agent",
         env_id="sums-env",
         env_args=env_args,
-        model_server=ServerReference(type="responses_api_models", name=MODEL),
+        model_server=ModelReference(type="responses_api_models", name=MODEL),
     )
     targets = {MODEL: Target(MODEL, "responses_api_models", local=model)}
     return VerifiersAgent(config=config, server_client=ServerClient(targets, HttpClient()))

@@ -356,6 +356,12 @@ def test_the_check_says_whether_the_model_is_served() -> None:
     assert "smollm2" in other
 
 
+def test_the_check_suggests_the_nearest_model_that_is_served() -> None:
+    text = asyncio.run(vllm_model(scripted("models"), model="smolml2").check())
+
+    assert "did you mean smollm2" in text
+
+
 def test_the_check_survives_an_endpoint_that_lists_nothing() -> None:
     assert "lists no models" in asyncio.run(vllm_model(scripted("wrong path")).check())
 
@@ -384,6 +390,12 @@ def test_what_is_not_there_is_refused_by_the_name_of_its_setting(setting: str) -
 @pytest.mark.parametrize("base_url", ["", [], ["http://a/v1", ""]])
 def test_a_base_url_must_be_given(base_url: Any) -> None:
     with pytest.raises(ValidationError, match="at least one URL"):
+        vllm_model(scripted(), base_url=base_url)
+
+
+@pytest.mark.parametrize("base_url", ["127.0.0.1:8000/v1", ["http://a/v1", "127.0.0.1:8000/v1"]])
+def test_a_base_url_without_a_scheme_is_refused_with_one(base_url: Any) -> None:
+    with pytest.raises(ValidationError, match=r"write http://127\.0\.0\.1:8000/v1"):
         vllm_model(scripted(), base_url=base_url)
 
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from endpoint_fakes import VLLM, ScriptedTransport, capture, reply
+from pydantic import ValidationError
 
 from palestra.errors import ConfigError, ModelError, ModelRejectedRow, PromptTooLong, RowError
 from palestra.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
@@ -30,6 +31,11 @@ RESPONSE: dict[str, Any] = {
     "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3, "input_tokens_details": None},
     "billing": {"payer": "x"},
 }  # fmt: skip
+
+
+def test_an_openai_base_url_without_a_scheme_is_refused_with_one() -> None:
+    with pytest.raises(ValidationError, match=r"write http://127\.0\.0\.1:8000/v1"):
+        OpenAIModelConfig(name="m", openai_base_url="127.0.0.1:8000/v1", openai_model="gpt-x")
 
 
 def ask(

@@ -28,12 +28,13 @@ from palestra.schema import (
     response_of,
 )
 from palestra.server import (
+    ModelReference,
     ModelServer,
     ModelServerConfig,
+    ResourcesReference,
     ResourcesServer,
     ResourcesServerConfig,
     Server,
-    ServerReference,
     Session,
     tool,
 )
@@ -143,8 +144,8 @@ async def world(
     agent = agent_class(
         config=SimpleAgentConfig(
             name="agent",
-            resources_server=ServerReference(type="resources_servers", name="env"),
-            model_server=ServerReference(type="responses_api_models", name="model"),
+            resources_server=ResourcesReference(type="resources_servers", name="env"),
+            model_server=ModelReference(type="responses_api_models", name="model"),
         ),
         server_client=nobody,
     )

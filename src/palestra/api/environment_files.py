@@ -231,16 +231,22 @@ def unfit_for_json(value: Any, where: str = "") -> str:
     elif isinstance(value, list | tuple):
         inner = ((item, f"{where}[{number}]") for number, item in enumerate(value))
     else:
-        return "" if _encodes(value) else f"{where} is a {type(value).__name__}"
-    return next((part for item, inside in inner if (part := unfit_for_json(item, inside))), "")
+        return f"{where} is {reason}" if (reason := _unencodable(value)) else ""
+    if part := next((part for item, inside in inner if (part := unfit_for_json(item, inside))), ""):
+        return part
+    # The encoder takes no mapping but a dict.
+    is_plain = isinstance(value, dict | list | tuple)
+    return "" if is_plain else f"{where or 'the row'} is a {type(value).__name__}"
 
 
-def _encodes(value: Any) -> bool:
+def _unencodable(value: Any) -> str:
+    """Return why JSON lacks a value, such as `a set`; empty when it has it."""
     try:
         orjson.dumps(value)
-    except TypeError:
-        return False
-    return True
+    except TypeError as error:
+        reason = f" ({error})" if isinstance(value, int | str) else ""
+        return f"a {type(value).__name__}{reason}"
+    return ""
 
 
 def _line_of(number: int, row: JsonObject) -> bytes:

@@ -199,6 +199,12 @@ README = "README.md"
 
 def entrypoint_of(overrides: list[str]) -> EntrypointArgs:
     """Return the folder that an `ng_*` command names."""
+    for word in overrides:
+        if "=" not in word and not word.startswith(("+", "~", "-")):
+            raise ConfigError(
+                f"{word!r} has no key; the folder is named as +entrypoint={word}",
+                hint=f"{typed_program()} +entrypoint={word}",
+            )
     config = load(overrides, ng=True, require_all=False)
     return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
 
@@ -233,6 +239,13 @@ def _test_subject(name: str) -> NamedFile | Path:
 def ng_test(overrides: list[str]) -> int:
     """Run `ng_test +entrypoint=resources_servers/my_env`."""
     args = entrypoint_of(overrides)
+    file = existing_path(args.entrypoint)
+    if file.is_file() and file.parent.parent.name in SERVER_TREES:
+        folder = Path(args.entrypoint).parent
+        raise ConfigError(
+            f"+entrypoint={args.entrypoint} is a file, and the tests are of its folder",
+            hint=f"+entrypoint={folder}",
+        )
     names = (args.entrypoint,)
     return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 

@@ -95,7 +95,8 @@ def _words_for(error: Any) -> str:
     if not any(name in {parameter.name, parameter.name[:1]} for parameter in arguments):
         return ""
     required = [_name(parameter, []) for parameter in arguments if parameter.required]
-    return " ".join((error.ctx.command_path, *required))
+    # Without a required word, the line would not say where the value goes.
+    return " ".join((error.ctx.command_path, *required)) if required else ""
 
 
 def _takes(error: Any, flag: str) -> bool:

@@ -74,8 +74,8 @@ class ClientResponse:
         if is_failed_tool:
             reply, self.is_tool_lost = _for_the_model(reply)
         self._reply = reply
-        self.status = reply.status
-        self.ok = reply.ok
+        self.is_examined = False
+        """Whether the author's code has looked at the status."""
         self.reason = ""
         self.method = method
         self.url = reply.url
@@ -83,6 +83,18 @@ class ClientResponse:
         self.content = reply.content
         self.content_type = str(reply.headers.get("content-type", "")).partition(";")[0]
         self._sent_cookies = sent_cookies
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        self.is_examined = True
+        return self._reply.status
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is below 400."""
+        self.is_examined = True
+        return self._reply.ok
 
     @cached_property
     def cookies(self) -> SimpleCookie:

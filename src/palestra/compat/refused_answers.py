@@ -21,6 +21,9 @@ from palestra.server import error_text, own_frames
 class RefusedAnswer(Protocol):
     """An answer with an error status."""
 
+    is_examined: bool
+    """Whether the author's code has looked at the status."""
+
     def failure(self) -> CallError:
         """Return the error that the answer stands for."""
         ...
@@ -43,12 +46,15 @@ class RefusedAnswers:
     def failure_behind(self, error: Exception, where: str) -> CallError | None:
         """Return the failure of the server whose answer came last before the code raised `error`.
 
-        None when no server failed, or when `error` names a failed call itself. `where`: server and
+        None when no server failed, when the code looked at the status of each error, or when `error`
+        names a failed call itself. `where`: server and
         path of the code.
         """
-        if not self._by_server or _names_its_call(error):
+        # Code that looked at the status has handled the answer: its error may be about anything else.
+        unexamined = [answer for answer in self._by_server.values() if not answer.is_examined]
+        if not unexamined or _names_its_call(error):
             return None
-        failure = list(self._by_server.values())[-1].failure()
+        failure = unexamined[-1].failure()
         failure.message = (
             f"{failure.message}; {where} then failed on this answer: {error_text(error)}"
         )

@@ -73,7 +73,7 @@ def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
     None when the entry is not meant as an instance.
     """
     if name in RESERVED_KEYS or not isinstance(value, Mapping):
-        return None
+        return _listed_type(name, value)
     types = [key for key in value if key in _TYPES]
     if len(types) > 1:
         return f"{name} has several server types ({', '.join(types)}); one instance has one"
@@ -86,6 +86,12 @@ def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
             f"{name}.{types[0]}.<implementation>"
         )
     return _implementation(str(name), ServerType(types[0]), value[types[0]])
+
+
+def _listed_type(name: Any, value: Any) -> str | None:
+    if isinstance(value, list) and any(isinstance(i, Mapping) and _TYPES & i.keys() for i in value):
+        return f"{name} is a list; a server's block is a mapping, without a dash before its type"
+    return None
 
 
 def _misspelt_type(name: Any, value: Mapping[Any, Any]) -> str | None:
@@ -240,7 +246,9 @@ class _BlockReader:
     def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
         bare = next((folder for folder in folders if folder.is_dir()), None)
         if bare is not None:
-            return f"{self._where}: the folder {bare} has no {entrypoint}"
+            files = [file.name for file in bare.glob("*.py")]
+            near = did_you_mean(entrypoint, files)
+            return f"{self._where}: the folder {bare} has no {entrypoint}{near}"
         import difflib
 
         names = sorted({name for folder in folders for name in _servers_beside(folder)})

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from palestra.config.keys import RESERVED_KEYS
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
 from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import is_secret_name, mask_line
 from palestra.config.sources import CONFIG_PATHS
@@ -66,6 +66,12 @@ class OverrideRules:
 
 
 ANY_OVERRIDE: Final = OverrideRules()
+_STEPS_TO_SETTINGS: Final = 3
+"""The steps of `<instance>.<server type>.<implementation>`, below which its settings are."""
+_SIGNS: Final = frozenset(OverrideAction) - {OverrideAction.CHANGE}
+_BEGINS_NEXT: Final = re.compile(r"^[-+~]|=")
+"""A text that is an argument of its own, not the value of the flag before it."""
+_BRACKETS: Final = ("[]", "{}")
 
 
 def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
@@ -74,7 +80,7 @@ def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
     if not texts:
         return ()  # spares commands without overrides the import of Hydra's grammar
     parsed: list[Override] = []
-    problems: list[str] = []
+    texts, problems = _without_divided(texts)
     for text, result in zip(texts, _hydra_parse(texts), strict=True):
         override = result if isinstance(result, str) else _from_hydra(text, result)
         if isinstance(override, str):
@@ -84,6 +90,34 @@ def parse_overrides(args: Iterable[str]) -> tuple[Override, ...]:
             parsed.append(override)
     raise_problems(problems, hint="an override is key=value; quote values with , = or spaces")
     return tuple(parsed)
+
+
+def _without_divided(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the texts without flags and without the halves of an override that a space divides,
+    and a problem for each of them.
+    """
+    overrides: list[str] = []
+    problems: list[str] = []
+    position = 0
+    while position < len(texts):
+        text, following = (*texts[position : position + 2], "")[:2]
+        position += 1
+        if text in _SIGNS and following:
+            problems.append(
+                f"{text!r} stands alone; without the space: {text}{mask_line(following)}"
+            )
+            position += 1
+        elif text.startswith("-"):
+            flag, equals, value = text.partition("=")
+            if not equals and following and not _BEGINS_NEXT.search(following):
+                value = following
+                position += 1
+            setting = flag.lstrip("-").replace("-", "_")
+            written = mask_line(f"+{setting}={value or '<value>'}")
+            problems.append(f"overrides have no flags; write {written}")
+        else:
+            overrides.append(text)
+    return overrides, problems
 
 
 def _added_twice(override: Override, earlier: Iterable[Override]) -> Iterator[str]:
@@ -120,18 +154,18 @@ def _grammar_problem(text: str, reason: str) -> str:
     key, equals, value = text.partition("=")
     name = key.lstrip("+~")
     masked = mask_line(text)
-    if key.startswith("-"):
-        setting = key.lstrip("-").replace("-", "_")
-        return f"{masked!r} is a flag, and overrides have none; write +{setting}=<value>"
     if not equals and os.path.isfile(text):  # noqa: PTH113  # a long text is none
         return f"{masked!r} is a file without a flag; several files of one flag are a quoted glob"
     if not equals:
-        return f"override {masked!r} has no '='; write {name}=<value>, or ~{name} to delete it"
+        remedy = f"<key>={masked}" if "/" in text else f"{name}=<value>, or ~{name} to delete it"
+        return f"override {masked!r} has no '='; write {remedy}"
     if "=" in value:
         return f"override {masked!r}: a value with '=' needs quotes inside: '{key}=\"<value>\"'"
     if is_secret_name(name.rpartition(".")[2]):
         return f"override {masked!r} cannot be parsed"  # the reason quotes the value
-    return f"override {masked!r} cannot be parsed: {reason.splitlines()[0]}"
+    unclosed = [pair for pair in _BRACKETS if value.count(pair[0]) > value.count(pair[1])]
+    why = f"{unclosed[0][0]!r} has no {unclosed[0][1]!r}" if unclosed else reason.splitlines()[0]
+    return f"override {masked!r} cannot be parsed: {why}"
 
 
 def _from_hydra(text: str, parsed: "HydraOverride") -> Override | str:
@@ -210,8 +244,8 @@ def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
     if strict_add and override.action is OverrideAction.CHANGE and current is ABSENT:
         near = _near(tree, override)
         raise ConfigError(
-            f"{override.key}=… changes a key that is not in the config{near}; "
-            f"to add it, write +{override.key}=…",
+            f"{override.key}=… changes a key that is not in the config"
+            + (near or f"; to add it, write +{override.key}=…"),
             hint=""
             if near
             else f"write +{override.key}=…; --help lists the settings of the command",
@@ -239,8 +273,16 @@ def _delete(tree: Any, override: Override, current: Any) -> Any:
 
 
 def _near(tree: Any, override: Override) -> str:
-    siblings = value_at(tree, override.steps[:-1])
-    return did_you_mean(override.steps[-1], siblings if isinstance(siblings, Mapping) else ())
+    """Return a suggestion for the first step of an override that the tree does not have."""
+    node = tree
+    for depth, step in enumerate(override.steps):
+        if not isinstance(node, Mapping):
+            break
+        if step not in node:
+            is_setting = depth == _STEPS_TO_SETTINGS
+            return did_you_mean(step, [*node, *(FLEET_KEYS if is_setting else ())])
+        node = node[step]
+    return ""
 
 
 _REFERENCE = re.compile(r"\$\{\s*(?:(?:oc\.[a-z.]+|copy|inherit_from)\s*:\s*)?([^.:,\s${}\[\]]+)")

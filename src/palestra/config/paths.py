@@ -150,9 +150,15 @@ class SearchPaths:
         looked = "\n".join(f"  {candidate}" for candidate in candidates)
         raise ConfigError(
             f"config file {path!r} ({wanted_by}) does not exist; looked for\n{looked}",
-            hint=f"did you mean {self._display_path(near)}?" if near else "",
+            hint=self._hint(path, near),
             cause=KnownCause.CONFIG_FILE_MISSING,
         )
+
+    def _hint(self, path: str, near: Path | None) -> str:
+        parts = path.split()
+        if len(parts) > 1 and all(any(c.is_file() for c in self.candidates(p)) for p in parts):
+            return f"a comma goes between two files: [{','.join(parts)}]"
+        return f"did you mean {self._display_path(near)}?" if near else ""
 
     def _display_path(self, path: Path) -> str:
         root = next((r for r in self.roots if path.is_relative_to(r)), None)

@@ -1,8 +1,9 @@
 """Validate an instance's settings with the pydantic model of its server."""
 
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from palestra.config.keys import FLEET_KEYS
 from palestra.config.own_keys import is_in_code, is_interpolated, misspelt_key
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
+_NEEDS_MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
 _NOT_SET_HERE = frozenset({"name"})
 """Fields of a server that come from its place in the configuration, not from its settings."""
 
@@ -144,13 +146,42 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     if error["type"] == "missing":
         others = set(instance.settings) - _input_names(model) if len(steps) == 1 else ()
         slip = misspelt_as(str(steps[-1]), others)
-        message = f"{_where(instance, steps)} is required: ++{path}=<value>{slip}"
+        message = f"{_where(instance, steps)} is required: {_override(path, model, steps)}{slip}"
         return Problem(message, key=path, cause=KnownCause.MISSING_VALUE)
     if error["type"] == "extra_forbidden":
         inner = _model_at(model, steps[:-1])
         return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
-    message = f"{_where(instance, steps)}: {error['msg']}"
+    file = _file_with(instance, steps[0], error["input"]) if steps else ""
+    message = f"{file}{_where(instance, steps)}: {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] != "value_error":  # whose author quotes what he refuses
+        message += f", got {reprlib.repr(error['input'])}"
+    if error["type"] in _NEEDS_MAPPING:
+        message += f"; write {_override(path, model, steps)}"
     return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
+
+
+def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any]) -> str:
+    """Return the override that sets a field. For a nested model its value has the model's fields."""
+    nested = _model_at(model, steps)
+    if nested is None:
+        return f"++{path}=<value>"
+    inner = [
+        f"{name}: {choices[0] if (choices := get_args(field.annotation)) else f'<{name}>'}"
+        for name, field in nested.model_fields.items()
+        if field.is_required() or get_origin(field.annotation) is Literal
+    ]
+    return f"'++{path}={{{', '.join(inner)}}}'"
+
+
+def _file_with(instance: InstanceConfig, key: Any, value: Any) -> str:
+    """Return the start of a message about a value: its file. Empty when the value is not there, but
+    in an override or in what an interpolation refers to.
+    """
+    file = instance.setting_files.get(key)
+    try:
+        return _file_of(instance, key) if file and str(value) in file.read_text() else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _where(instance: InstanceConfig, steps: Sequence[Any]) -> str:

@@ -41,13 +41,21 @@ LICENCES: Final = (
 _LICENCE_WORDS: Final = frozenset(
     word for text in LICENCES for word in re.findall(r"[a-z]{5,}", text.lower())
 ) | {"licence"}
+_TRUE_WORDS: Final = frozenset({"common", "licensed", "licenced", "distributed"})
+"""Words of other licences, one letter from a word of these."""
 _MISSPELT_FROM: Final = 0.8
 """The minimum similarity at which an unknown key counts as a misspelt known key."""
 
 
 def _has_slip(licence: str) -> bool:
     """Whether a word of `licence` is a word of a usual licence with one wrong letter."""
-    words = {*re.findall(r"[a-z]+", licence.lower())} - _LICENCE_WORDS
+    known_words = _LICENCE_WORDS | _TRUE_WORDS
+    # The plural of a usual word is another word: `datasets`, `licenses`.
+    words = {
+        word
+        for word in re.findall(r"[a-z]+", licence.lower())
+        if word not in known_words and word.removesuffix("s") not in known_words
+    }
     return any(is_one_slip(word, usual) for word in words for usual in _LICENCE_WORDS)
 
 
@@ -185,6 +193,15 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
         message = "\n".join(problem.message for problem in problems)
         raise ConfigError(message, problems=tuple(problems))
     return tuple(agent_datasets)
+
+
+def dataset_type_problems(instances: Iterable[InstanceConfig]) -> tuple[Problem, ...]:
+    """Return the problems of datasets of agents with another type than the known ones."""
+    try:
+        datasets_of_agents(instances)
+    except ConfigError as error:
+        return tuple(problem for problem in error.problems if problem.key.endswith(".type"))
+    return ()
 
 
 def _problems(

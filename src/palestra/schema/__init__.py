@@ -69,6 +69,7 @@ from palestra.schema.openapi import (
     request_body,
 )
 from palestra.schema.outcomes import (
+    FORCE,
     RETRIABLE,
     RETRIABLE_CLASSES,
     REWARD_ADVICE,
@@ -215,6 +216,7 @@ __all__ = [
     "FAILURE_JUDGE_ERROR",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "FORCE",
     "GENERATION_IDS",
     "INPUTS_ENDING",
     "JSON_TYPE",

@@ -4,7 +4,15 @@ A server is an object with typed async methods and an ASGI app over them. `pales
 in which process it runs.
 """
 
-from palestra.server.agent import Agent, AgentConfig, BoundAgent, BoundAgentConfig, ServerReference
+from palestra.server.agent import (
+    Agent,
+    AgentConfig,
+    BoundAgent,
+    BoundAgentConfig,
+    ModelReference,
+    ResourcesReference,
+    ServerReference,
+)
 from palestra.server.author_calls import (
     VERIFY,
     Aside,
@@ -146,12 +154,14 @@ __all__ = [
     "JudgeQuestion",
     "McpDoor",
     "MessagesRequest",
+    "ModelReference",
     "ModelServer",
     "ModelServerConfig",
     "NoSuchTool",
     "Opening",
     "OwnErrors",
     "RefusalEnvelopes",
+    "ResourcesReference",
     "ResourcesServer",
     "ResourcesServerConfig",
     "ReverifyMode",

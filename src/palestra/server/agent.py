@@ -6,7 +6,7 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from starlette.requests import Request
@@ -55,6 +55,18 @@ class ServerReference(BaseModel):
     name: str
 
 
+class ModelReference(ServerReference):
+    """A reference to a model server."""
+
+    type: Literal["responses_api_models"]
+
+
+class ResourcesReference(ServerReference):
+    """A reference to a resources server."""
+
+    type: Literal["resources_servers"]
+
+
 class AgentConfig(ServerConfig):
     """Settings of an agent. A top-level key with the name of a field is the default of all agents."""
 
@@ -70,10 +82,10 @@ class AgentConfig(ServerConfig):
 class BoundAgentConfig(AgentConfig):
     """The settings of an agent that is bound to one environment and one model."""
 
-    resources_server: ServerReference
+    resources_server: ResourcesReference
     """The environment: it seeds the session, runs the tools and verifies."""
 
-    model_server: ServerReference
+    model_server: ModelReference
     """The model server that serves the policy."""
 
 

@@ -32,7 +32,7 @@ from palestra.schema import (
     VerifyResponse,
     WireModel,
 )
-from palestra.server import Endpoint, Server, ServerConfig, ServerReference
+from palestra.server import Endpoint, ModelReference, Server, ServerConfig
 
 _OF_THE_MODEL = frozenset({"EmptyModelResponseError", "InvalidModelResponseError"})
 """The names of rollout errors caused by the model's answer. Such a rollout is scored, not failed.
@@ -42,7 +42,7 @@ _OF_THE_MODEL = frozenset({"EmptyModelResponseError", "InvalidModelResponseError
 class VerifiersAgentConfig(ServerConfig):
     """The settings of `VerifiersAgent`."""
 
-    model_server: ServerReference
+    model_server: ModelReference
     """The model server of the policy."""
 
     env_id: str

@@ -18,6 +18,14 @@ class EndpointConfig(ModelServerConfig):
     """The timeout in seconds of one request to the endpoint; the rollout's deadline may be earlier.
     """
 
+    @field_validator("base_url", "openai_base_url", check_fields=False)
+    @classmethod
+    def _with_scheme(cls, value: str | list[str]) -> str | list[str]:
+        for url in [value] if isinstance(value, str) else value:
+            if url and "://" not in url:
+                raise ValueError(f"{url!r} is not a URL; write http://{url}")
+        return value
+
     @field_validator("extra_body")
     @classmethod
     def _in_one_piece(cls, value: JsonDict | None) -> JsonDict | None:

@@ -15,7 +15,7 @@ from palestra.responses_api_models.local_vllm_model.app import (
     InnerVLLMConfig,
 )
 from palestra.responses_api_models.vllm_model.app import VLLMModelConfig
-from palestra.server import EndpointFacts, ServerReference
+from palestra.server import EndpointFacts, ModelReference
 
 
 def _json(text: str) -> Any:
@@ -29,7 +29,7 @@ def _json(text: str) -> Any:
 class LocalVLLMModelProxyConfig(VLLMModelConfig):
     """The settings of `local_vllm_model_proxy`."""
 
-    model_server: ServerReference
+    model_server: ModelReference
     """The `local_vllm_model` whose vLLM is used."""
     base_url: str | list[str] = ""
     """Must be empty: it is that of `model_server`."""
