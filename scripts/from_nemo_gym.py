@@ -71,6 +71,8 @@ servers hold Palestra's own classes: subclass `nemo_gym`'s base classes instead.
 module `cli`, with `RunHelper`, is not here: `palestra.fleet.Fleet` starts servers from Python,
 [`palestra.collect`](../how-to/python.md) runs rows on them, and a trainer has a
 [`RolloutClient`](../topics/training.md).
+`+agent_name` is for rows without `agent_ref`: a row that names an agent goes to that agent, and the
+command begins with a warning about such rows.
 One default differs: an agent's `aggregate_metrics` asks its environment for the metrics, unless the
 agent has metrics of its own.
 """

@@ -203,7 +203,7 @@ def test_without_extracted_answers_there_is_no_vote(tmp_path: Path) -> None:
 
 
 def test_more_attempts_than_there_are_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--k 4 needs 4 rollouts of each task, and m has 1"):
+    with pytest.raises(ConfigError, match="a k of 4 needs 4 rollouts of each task, and m has 1"):
         score_model([seed_run(tmp_path, [(1.0, "a")])], [0], 4)
 
 

@@ -50,6 +50,12 @@ def test_a_summary_tells_truncated_and_empty_answers_of_the_scored(tmp_path: Pat
     assert "_ng_empty_answer" not in frame.rollouts.columns.values
 
 
+def test_a_summary_counts_the_rollouts_that_a_limit_of_turns_ended(tmp_path: Path) -> None:
+    rows = [{**scored(task, 0, 1.0), "turn_limit_reached": task < 3} for task in range(4)]
+
+    assert summarize(Run.write(tmp_path, rows).load()).total.at_turn_limit == 3
+
+
 def test_a_summary_counts_tool_failures_and_rewards_outside_the_rules(tmp_path: Path) -> None:
     rows = [scored(task, 0, float(task)) for task in range(4)]
     rows[0]["tool_failures"] = [{"tool": "look_up", "type": "KeyError"}]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import palestra
@@ -47,6 +48,18 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def model() -> Iterator[str]:
     with scripted_endpoint(*["1"] * 40) as endpoint:
         yield f"vllm:{endpoint.url}"
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of two tasks, one rollout each, for tests that write no file beside it."""
+    folder = tmp_path_factory.mktemp("small")
+    with pytest.MonkeyPatch.context() as patch, scripted_endpoint("1", "1") as endpoint:
+        patch.setenv("PALESTRA_CACHE_DIR", str(folder / "cache"))
+        path = folder / "shelf.py"
+        path.write_text(SHELF)
+        output = folder / "run.jsonl"
+        return evaluated(path, f"vllm:{endpoint.url}", limit=2, output=output)
 
 
 def evaluated(shelf: Path, model: str, **options: object) -> Run:
@@ -126,9 +139,13 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
     [
         ({"output": 5}, "output=5 should be a path"),
         ({"output": ""}, "output='' should be a path"),
-        ({"data": 5}, "data=5 should be a list, each item a mapping of a row's fields"),
+        ({"data": 5}, "data=5 should be a path or a list, each item a mapping of a row's fields"),
         ({"data": []}, "data has no rows"),
-        ({"data": ["a"]}, "data: item 0 is 'a', not a mapping of a row's fields"),
+        ({"data": ["a"]}, "data[0]='a' should be a mapping of a row's fields"),
+        (
+            {"data": {"q": 1}},
+            "data={'q': 1} should be a path or a list, each item a mapping of a row's",
+        ),
         ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
         ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
         ({"data": [{"q": 2**70}]}, "['q'] is a int (Integer exceeds 64-bit range)"),
@@ -136,7 +153,21 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
         ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),
         ({"settings": 5}, "settings=5 should be a mapping, such as {'name': value}"),
         ({"settings": {"size": {1}}}, "settings['size'] is a set, which cannot be the value of a"),
+        ({"settings": "size=1"}, "settings='size=1' should be a mapping, such as {'name': value}"),
         ({"sampling": 5}, "sampling=5 should be a mapping, such as {'name': value}"),
+        (
+            {"sampling": {"max_tokens": 5}},
+            "sampling.max_tokens: is no parameter of a request (did you",
+        ),
+        (
+            {"sampling": {"temprature": 5}},
+            "sampling.temprature: is no parameter of a request (did you",
+        ),
+        ({"rollout_timeout_s": "10"}, "rollout_timeout_s='10' should be a number above 0"),
+        ({"repeats": True}, "repeats=True should be a whole number from 1 on"),
+        ({"resume": "x"}, "resume='x' should be True or False"),
+        ({"limit": 0}, "limit=0 asks for no task"),
+        ({"output": "x"}, "output: should end with .jsonl, such as x/rollouts.jsonl"),
     ],
 )
 def test_a_value_of_another_type_is_named_as_it_was_written(
@@ -151,25 +182,102 @@ def test_a_value_of_another_type_is_named_as_it_was_written(
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda run: run.rollouts(5), "filter=5 should be the text of a query"),
-        (lambda run: run.profile(group_by=5), "group_by=5 should be the name of a field"),
+        (lambda run: run.rollouts(5), "filter=5 should be text"),
+        (lambda run: run.rollout(1.0, 0), "task=1.0 should be a whole number or text"),
+        (lambda run: run.profile(group_by=5), "group_by=5 should be text"),
+        (lambda run: run.select(limit=-1), "limit=-1 should be a whole number from 1 on"),
+        (lambda run: run.select(limit=2.5), "limit=2.5 should be a whole number from 1 on"),
+        (
+            lambda run: run.select(min_rollouts=-3),
+            "min_rollouts=-3 should be a whole number from 1",
+        ),
+        (lambda run: run.select(solved_at="1"), "solved_at='1' should be a number"),
+        (lambda run: run.select(solved_at=math.nan), "solved_at=nan should be a number"),
+        (lambda run: run.select(max_tokens="5"), "max_tokens='5' should be a number from 0 on"),
+        (lambda run: run.select(band=(0.1, "x")), "band[1]='x' should be a number"),
+        (
+            lambda run: run.select(decided_only=True),
+            "decided_only=True does nothing without a band",
+        ),
+        (lambda run: run.select(band=(0, 1)).save(5), "path=5 should be a path"),
+        (lambda run: run.select(band=(0, 1)).save("x.csv"), "path: should end with .jsonl"),
+        (lambda run: run.reverify(only="0:1"), "only='0:1' should be a list, each item text"),
+        (
+            lambda run: palestra.scores([run, 5]),
+            "runs[1]=5 should be a path, an open run or (text, ",
+        ),
+        (lambda run: palestra.scores({"a": 5}), "runs['a']=5 should be a path or an open run"),
+        (lambda _: palestra.scores([]), "there is no run to score"),
+        (lambda _: palestra.runs(5), "folder=5 should be a path"),
+        (lambda _: palestra.agents("math"), "words='math' should be a list, each item text"),
+        (lambda _: palestra.Model("openai:NAME", api_key=5), "api_key=5 should be text"),  # type: ignore[arg-type]
         (lambda run: palestra.scores([run], k="x"), "k='x' should be a whole number from 1 on"),
         (lambda run: palestra.scores([run], k=0), "k=0 should be a whole number from 1 on"),
-        (lambda _: palestra.scores(5), "runs=5 should be a list"),
-        (lambda run: palestra.compare(run, 5), "5 is no run"),
+        (lambda _: palestra.scores(5), "runs=5 should be a path, an open run, a mapping"),
+        (lambda run: palestra.compare(run, 5), "b=5 should be a path or an open run"),
         (lambda run: palestra.merge(run.path, "all.jsonl"), "should be a list"),
         (lambda _: palestra.open_run(5), "path=5 should be a path"),
     ],
 )
 def test_a_wrong_argument_about_a_run_is_an_error_of_the_tree(
-    shelf: Path, model: str, call: Callable[[Any], object], reason: str
+    small_run: Run, call: Callable[[Any], object], reason: str
 ) -> None:
-    run = evaluated(shelf, model, limit=1)
-
     with pytest.raises(ConfigError) as raised:
-        call(run)
+        call(small_run)
 
     assert reason in raised.value.message
+
+
+def test_a_rollout_is_named_as_commands_name_it(small_run: Run) -> None:
+    assert (small_run.rollout("1:0").task, small_run.rollout(1).task) == (1, 1)
+
+
+def test_a_number_of_numpy_is_a_number(small_run: Run) -> None:
+    assert small_run.rollout(np.int64(1), np.int64(0)).task == 1
+    assert len(small_run.select(band=(0, 1), limit=np.int64(1))) == 1
+
+
+def test_the_hints_of_python_are_arguments(
+    small_run: Run, shelf: Path, model: str, tmp_path: Path
+) -> None:
+    tasks = small_run.select(band=(0, 1))
+    tasks.save(tmp_path / "tasks.jsonl")
+
+    with pytest.raises(InputDataError) as raised:
+        tasks.save(tmp_path / "tasks.jsonl")
+    assert raised.value.hint == "choose another path, or replace it with overwrite=True"
+    with pytest.raises(InputDataError) as raised:
+        palestra.evaluate(shelf, model=model, output=small_run.path)
+    assert raised.value.hint == "continue that run with resume=True, or choose another output"
+
+
+def test_a_file_that_is_of_no_run_is_named_so(shelf: Path) -> None:
+    with pytest.raises(InputDataError) as raised:
+        palestra.open_run("shelf.py")
+
+    assert raised.value.message == "shelf.py is no file of a run"
+    assert raised.value.hint == "`palestra.runs()` lists the runs"
+
+
+def test_a_run_is_not_compared_with_itself_by_another_path(
+    small_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small_run.path.parent)
+
+    with pytest.raises(InputDataError, match=r"run\.jsonl was passed twice"):
+        palestra.compare(small_run, small_run.path.name)
+
+
+def test_one_run_and_runs_by_name_are_scored(small_run: Run) -> None:
+    assert [m.name for m in palestra.scores(small_run).models] == ["scripted"]
+    assert [m.name for m in palestra.scores(str(small_run.path)).models] == ["scripted"]
+    assert [m.name for m in palestra.scores({"a": small_run}).models] == ["a"]
+
+
+def test_k_is_what_every_model_has(small_run: Run, shelf: Path, model: str) -> None:
+    table = palestra.scores({"a": small_run, "b": evaluated(shelf, model, limit=2, repeats=2)})
+
+    assert (table.k, table.notices[-1]) == (1, "k is 1: a has 1 rollout of each task")
 
 
 def test_rows_in_memory_are_named_as_the_argument_and_not_as_a_file(

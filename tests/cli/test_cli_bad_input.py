@@ -235,6 +235,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("dataset", "uplod"), "no such command 'uplod'; did you mean 'upload'?"),
     (("models", "fetc"), "no such command 'fetc'; did you mean 'fetch'?"),
     (("serve-model", "vlm"), "no such command 'vlm'; did you mean 'vllm'?"),
+    (("gym", "status"), "did you mean `palestra gym env status`?"),
     (("gym", "evall"), "palestra gym has no group evall. Did you mean eval?"),
     (("eval", "mcqa", "--modle", "local"), "there is no option --modle; did you mean --model?"),
     (("eval", "mcqa", "--repeat", "3"), "there is no option --repeat; did you mean --repeats?"),
@@ -368,6 +369,10 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "max_output_tokenz: is no parameter of a request (did you mean 'max_output_tokens'?)",
     ),
     (
+        (*COLLECT, "+responses_create_params.max_tokens=1"),
+        "max_tokens: is no parameter of a request (did you mean 'max_output_tokens'?)",
+    ),
+    (
         (*COLLECT, "+responses_create_params.max_output_tokens=0"),
         "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
     ),
@@ -458,7 +463,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     # the viewer, the service and clusters
     (("view", "nope"), "there is no run nope"),
     (("view", "past/run.jsonl", "3:1"), "palestra view past/run.jsonl 3:1 --text"),
-    (("show", "past/run.jsonl", "3-1"), "TASK:ROLLOUT: show 0:0"),
+    (("show", "past/run.jsonl", "3-1"), "TASK:ROLLOUT, such as 3:1"),
     (("view", "-p", "7000"), "there is no option -p\nhint:"),
     (("view", "--prt", "1"), "there is no option --prt; did you mean --port"),
     (("view", "--port", "x"), "--port: should be a whole number, got 'x'"),

@@ -194,6 +194,42 @@ def test_what_is_no_rollout_is_refused(world: World, key: str) -> None:
     assert "such as 17:3" in world.run("palestra", "show", "runs/a", key).refused()
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"), [("1-0", "such as 1:0"), ("reward<1", "run.rollouts(…) in Python")]
+)
+def test_a_rollout_in_another_form_is_answered_with_its_own_form(
+    world: World, key: str, hint: str
+) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1), answered(1, 1)], requested=2)
+
+    assert hint in world.run("palestra", "show", "runs/a", key).refused()
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (
+            "palestra eval sums --overwrite",
+            "palestra eval sums --output runs/a/rollouts.jsonl --resume",
+        ),
+        (
+            "palestra collect -o runs/a/rollouts.jsonl +policy_api_key=****",
+            "with --resume, goes on",
+        ),
+        (
+            "ng_collect_rollouts +output_jsonl_fpath=x.jsonl",
+            "with +resume_from_cache=true, goes on",
+        ),
+    ],
+)
+def test_a_run_that_stopped_is_shown_with_how_it_goes_on(
+    world: World, command: str, hint: str
+) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=2, command=command)
+
+    assert hint in world.run("palestra", "show", "runs/a").err
+
+
 def test_flags_of_components_are_refused_for_runs(world: World) -> None:
     write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
 

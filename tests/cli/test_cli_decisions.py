@@ -406,7 +406,8 @@ def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, st
     other = write_run(world, "d", lambda _: 2, expected_answer="5")
 
     assert (
-        "--k 9 needs 9 rollouts" in world.run("palestra", "scores", runs[0], "--k", "9").refused()
+        "a k of 9 needs 9 rollouts"
+        in world.run("palestra", "scores", runs[0], "--k", "9").refused()
     )
     assert "passed twice" in world.run("palestra", "scores", runs[0], runs[0]).refused()
     assert (

@@ -205,3 +205,42 @@ def test_servers_inside_the_fields_command_need_a_domain(world: World) -> None:
 
     assert "'matths' is not a domain" in done.refused()
     assert not (world.folder / "o.jsonl").exists()
+
+
+def test_a_resources_server_as_the_agent_is_called_what_it_is(world: World) -> None:
+    arguments = strict(world, GOOD)
+
+    refused = world.run(
+        *("ng_collect_rollouts", *arguments, *nobody(), "+agent_name=strict"),
+        *("+input_jsonl_fpath=tasks.jsonl", "+output_jsonl_fpath=o.jsonl"),
+        timeout_s=20,
+    ).refused()
+
+    assert "strict is a resources server, not an agent" in refused
+    assert "name an agent that uses it: `+agent_name=strict_agent`" in refused
+
+
+def test_the_file_of_a_server_is_no_entrypoint_of_its_tests(world: World) -> None:
+    strict(world, GOOD)
+
+    refused = world.run("ng_test", "+entrypoint=resources_servers/strict/app.py").refused()
+
+    assert "+entrypoint=resources_servers/strict\n" in f"{refused}\n"
+
+
+def test_a_misspelt_entrypoint_is_refused_with_the_nearest(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG.replace("app.py, domain", "apps.py, domain"))
+
+    refused = world.run("ng_run", *arguments, *nobody(), timeout_s=20).refused()
+
+    assert "has no apps.py; did you mean 'app.py'?" in refused
+
+
+def test_the_fields_start_refuses_a_type_of_datasets_that_does_not_exist(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG.replace("type: validation", "type: exmaple"))
+
+    refused = world.run("ng_run", *arguments, *nobody(), timeout_s=20).refused()
+
+    assert "did you mean 'example'?" in refused

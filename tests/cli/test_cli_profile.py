@@ -102,6 +102,14 @@ def test_rollouts_given_as_inputs_are_recognised(world: World) -> None:
     assert "run.jsonl holds rollouts, not materialized inputs: line 1 (task 0, rollout 0)" in said
 
 
+def test_settings_of_a_collection_are_named_as_unused(world: World) -> None:
+    done = world.run(
+        "ng_reward_profile", "+output_jsonl_fpath=o", "+rollouts_jsonl_fpath=run.jsonl"
+    )
+
+    assert "ng_reward_profile does not use +output_jsonl_fpath: it reads" in done.err
+
+
 def test_nothing_to_profile_is_refused(world: World) -> None:
     said = world.run("palestra", "profile").refused()
 

@@ -9,7 +9,15 @@ import typer
 from palestra.api import how_to_continue
 from palestra.cli.collecting import RESUME_OVERRIDES
 from palestra.cli.main import app
-from palestra.programs import COMMANDS, command_words, takes_overrides, with_commands_of
+from palestra.programs import (
+    COMMANDS,
+    collector_program,
+    command_words,
+    takes_overrides,
+    with_arguments,
+    with_commands_of,
+    with_flags_of,
+)
 from palestra.settings import CollectSettings
 
 OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
@@ -59,6 +67,37 @@ def test_a_hint_quotes_commands_of_the_program_that_was_called(
     program: str, text: str, expected: str
 ) -> None:
     assert with_commands_of(program, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("use --repeats 4.", "use repeats=4."),
+        ("raise `--rollout-timeout N`", "raise `rollout_timeout_s=N`"),
+        ("choose another --out", "choose another path"),
+        ("--resume with a higher --max-attempts", "resume=True with a higher --max-attempts"),
+        ("start again with --overwrite", "choose another output"),
+        (
+            "start again: `--on-stale restart` (or `--overwrite`) moves that run to <name>.bak",
+            "choose another output",
+        ),
+        ("add --repeats 2 (or `+num_repeats=2`) to go on", "add repeats=2 to go on"),
+        ("`palestra runs` lists them", "`palestra.runs()` lists them"),
+        ("`palestra show RUN --repeats 2`", "`palestra show RUN --repeats 2`"),
+    ],
+)
+def test_a_hint_for_python_names_the_arguments_of_the_function(text: str, expected: str) -> None:
+    names = {"path", "repeats", "resume", "rollout_timeout_s"}
+
+    assert with_arguments(text, names) == expected
+
+
+def test_advice_about_a_run_of_python_names_its_arguments() -> None:
+    program = collector_program("palestra.evaluate('shelf.py', limit=2)")
+
+    advice = with_flags_of(program, "--resume with a higher --max-attempts")
+
+    assert advice == "resume=True with a higher max_attempts"
 
 
 def test_the_table_of_gym_names_only_commands_of_palestra() -> None:

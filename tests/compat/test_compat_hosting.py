@@ -233,6 +233,10 @@ class Unsure(SimpleResourcesServer):
             return 1.0, "good"
         if body.responses_create_params.input == "reward":
             return {"reward": 1.0}
+        if body.responses_create_params.input == "word":
+            return {**body.model_dump(), "reward": "good"}
+        if body.responses_create_params.input == "refuses":
+            raise HTTPException(422, "my own 422")
         return BaseVerifyResponse(**body.model_dump())
 """
 
@@ -248,6 +252,8 @@ class Unsure(SimpleResourcesServer):
         ("number", "unsure/verify returned a float (1.0), expected BaseVerifyResponse"),
         ("pair", "unsure/verify returned a tuple ((1.0, 'good')), expected BaseVerifyResponse"),
         ("reward", "returned a dict without responses_create_params, response ({'reward': 1.0})"),
+        ("word", "unsure/verify returned the reward 'good' (str), which is no number"),
+        ("refuses", "unsure/verify answered 422: my own 422"),
     ],
 )
 def test_a_verifier_without_a_reward_is_quoted_with_the_reason(

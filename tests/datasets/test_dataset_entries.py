@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from palestra.config import InstanceConfig, ServerType
-from palestra.datasets import DatasetEntry, datasets_of_agents
+from palestra.datasets import DatasetEntry, dataset_type_problems, datasets_of_agents
 from palestra.datasets.entries import LICENCES
 from palestra.errors import ConfigError
 
@@ -36,6 +36,18 @@ def test_everything_wrong_with_the_entries_is_said_in_one_error() -> None:
     assert "num_repeat is not a setting of a dataset; did you mean 'num_repeats'" in str(
         caught.value
     )
+
+
+def test_a_misspelt_type_is_a_problem_by_itself() -> None:
+    held = agent(
+        {"name": "t", "type": "train", "jsonl_fpath": "t.jsonl"},
+        {"name": "e", "type": "exmaple", "jsonl_fpath": "e.jsonl"},
+    )
+
+    [problem] = dataset_type_problems([held])
+
+    assert problem.key == "a.responses_api_agents.simple_agent.datasets.1.type"
+    assert problem.message.endswith("; did you mean 'example'?")
 
 
 def test_keys_of_other_versions_are_kept() -> None:

@@ -152,3 +152,20 @@ def test_what_a_broken_environment_says_is_not_taken_for_the_words_of_others() -
 def test_what_servers_say_when_they_stop_is_noise(line: str) -> None:
     assert TABLE.is_worth_a_look(line)
     assert TABLE.is_noise(line)
+
+
+@pytest.mark.parametrize("cause", ["verifier.does-not-return", "verifier.ends-its-worker"])
+def test_code_that_is_to_be_changed_is_not_resumed(cause: str) -> None:
+    action = TABLE.by_cause[cause].action()
+
+    assert "then `palestra select RUN --failed --out FILE`" in action
+
+
+@pytest.mark.parametrize("cause", ["verifier.judge-unreadable", "model.fails"])
+def test_where_the_answers_are_kept_the_command_that_verifies_them_is_the_only_advice(
+    cause: str,
+) -> None:
+    action = TABLE.by_cause[cause].action(reverify="palestra reverify --rollouts run.jsonl")
+
+    assert "then palestra reverify --rollouts run.jsonl" in action
+    assert "--max-attempts" not in action

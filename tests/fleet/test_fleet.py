@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -268,11 +269,22 @@ def test_a_server_that_raises_at_start_is_named_with_its_message(
     error = refused(project.load(X_ALONE), placement)
 
     assert isinstance(error, ServerDied)
-    assert "no database at db:5432" in error.message
-    assert error.message.startswith(
-        "x could not start: RuntimeError" if placement == EMBEDDED else "server x ended with exit"
-    )
-    assert "resources_servers/x/app.py" in error.message
+    assert error.message.startswith("x could not start: RuntimeError: no database at db:5432, at ")
+    assert re.search(r"resources_servers/x/app\.py:\d+ in start$", error.message)
+
+
+@pytest.mark.parametrize("placement", [EMBEDDED, pytest.param(PROCESS, marks=pytest.mark.slow)])
+def test_a_server_that_raises_when_it_is_made_is_named_with_its_line(
+    project: Project, placement: str
+) -> None:
+    made = "    def model_post_init(self, context):\n        raise KeyError('no such table')\n"
+    project.environment(ENVIRONMENT_APP + "\n" + made)
+    error = refused(project.load(X_ALONE), placement)
+
+    line = len((ENVIRONMENT_APP + "\n" + made).splitlines())
+    assert error.message.startswith("x could not start: KeyError: 'no such table', at ")
+    assert error.message.endswith(f"resources_servers/x/app.py:{line} in model_post_init")
+    assert error.hint == "correct that line of the server's code"
 
 
 @pytest.mark.parametrize("placement", [EMBEDDED, pytest.param(PROCESS, marks=pytest.mark.slow)])

@@ -235,3 +235,18 @@ def test_a_file_that_loads_itself_is_imported_once(tmp_path: Path) -> None:
     module = load_module(path)
 
     assert module.LOADED is module
+
+
+def test_a_server_class_without_its_required_method_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "from nemo_gym.base_resources_server import SimpleResourcesServer\n"
+    path = write(tmp_path, text + "class Broken(SimpleResourcesServer):\n    pass\n")
+    error = refused(path)
+
+    assert error.message == f"{path}:2: Broken does not define verify"
+    assert error.hint == "define verify in Broken"
+
+
+def test_the_hint_names_the_base_classes_that_the_file_imports(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "import nemo_gym\n"))
+
+    assert "SimpleResourcesServer" in error.hint

@@ -19,7 +19,7 @@ from scripted_fleet import (
     turn,
 )
 
-from palestra.errors import JudgeFailure, ModelError
+from palestra.errors import DeadlineExceeded, JudgeFailure, KnownCause, ModelError
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent
 from palestra.schema import (
     FunctionCallOutput,
@@ -219,6 +219,40 @@ def test_a_failure_of_the_model_server_ends_the_rollout_with_its_own_error() -> 
 
     with pytest.raises(ModelError, match="out of memory"):
         respond(agent_of(noting(), model), PARAMS)
+
+
+def error_at_the_deadline(turns: int, *, hangs_s: float) -> DeadlineExceeded:
+    """The error of a rollout whose model calls a tool `turns` times, then awaits its deadline."""
+
+    class Late(ScriptedModel):
+        async def responses(self, body: ResponseCreateParams, session: Session) -> Response:
+            self.calls += 1
+            if self.calls > turns:
+                await asyncio.sleep(hangs_s)
+                raise DeadlineExceeded("http://127.0.0.1:9: no answer within 0.0 s")
+            await asyncio.sleep(0.02)
+            return Response.model_validate(turn(called("quick", call_id=str(self.calls))))
+
+        calls: int = 0
+
+    model = Late(config=scripted().config, server_client=scripted().server_client, turns=[])
+    with pytest.raises(DeadlineExceeded) as late:
+        respond(agent_of(noting(), model), PARAMS)
+    return late.value
+
+
+def test_a_loop_without_an_end_is_reported_with_its_calls_and_the_limit_to_set() -> None:
+    late = error_at_the_deadline(3, hangs_s=0)
+
+    assert late.cause is KnownCause.STILL_GOING
+    assert "3 model calls and 3 tool calls were made" in late.message
+    assert "max_turns" in late.hint
+
+
+def test_a_model_that_hangs_after_some_turns_is_reported_as_slow() -> None:
+    late = error_at_the_deadline(2, hangs_s=0.3)
+
+    assert late.cause is not KnownCause.STILL_GOING
 
 
 def test_a_failure_beneath_a_tool_ends_the_rollout_also_among_independent_calls() -> None:

@@ -356,6 +356,12 @@ def test_the_check_says_whether_the_model_is_served() -> None:
     assert "smollm2" in other
 
 
+def test_the_check_suggests_the_nearest_model_that_is_served() -> None:
+    text = asyncio.run(vllm_model(scripted("models"), model="smolml2").check())
+
+    assert "did you mean smollm2" in text
+
+
 def test_the_check_survives_an_endpoint_that_lists_nothing() -> None:
     assert "lists no models" in asyncio.run(vllm_model(scripted("wrong path")).check())
 

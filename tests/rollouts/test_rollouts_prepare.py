@@ -2,8 +2,10 @@
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,39 @@ def test_a_fresh_run_has_its_inputs_and_its_manifest(folder: Path) -> None:
     assert names(folder) == {"tasks.jsonl", "run_materialized_inputs.jsonl", "run_manifest.json"}
     assert (run.manifest.requested, run.manifest.tasks, run.remaining) == (6, 3, 6)
     assert len(remaining(run)) == 6
+
+
+def test_rows_that_name_another_agent_than_the_command_are_counted(folder: Path) -> None:
+    refs = [{"agent_ref": {"name": "other_agent"}}, {"agent_ref": {"name": AGENT}}, {}]
+    write_rows(folder / "tasks.jsonl", [task(n, **ref) for n, ref in enumerate(refs)])
+    run = prepared(folder, agent_name=AGENT)
+
+    [warning] = run.notices
+    assert warning.startswith("warning: 1 of 3 rows name other_agent, ")
+    assert warning.endswith(f"; `--agent {AGENT}` has no effect on them")
+
+
+@pytest.mark.parametrize("agent_name", [AGENT, None])
+def test_rows_of_the_agent_of_the_command_are_no_notice(
+    folder: Path, agent_name: str | None
+) -> None:
+    write_rows(folder / "tasks.jsonl", [task(1, agent_ref={"name": AGENT})])
+
+    assert prepared(folder, agent_name=agent_name).notices == ()
+
+
+def test_a_limit_of_no_rows_is_a_warning(folder: Path) -> None:
+    assert "`--limit 0` leaves no rows" in prepared(folder, limit=0).notices[0]
+
+
+def test_an_array_of_rows_is_one_problem_with_its_remedy(folder: Path) -> None:
+    (folder / "tasks.jsonl").write_text(json.dumps([task(1), task(2)], indent=1))
+    with pytest.raises(BadRows) as caught:
+        prepared(folder)
+
+    assert "line 1: the file is one JSON array" in caught.value.message
+    assert "jq -c '.[]'" in caught.value.message
+    assert "line 2" not in caught.value.message
 
 
 def test_existing_outputs_are_not_overwritten_unasked(folder: Path) -> None:
@@ -354,9 +389,9 @@ def test_a_server_that_no_setting_names_may_not_change(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "advice"),
     [
-        ({"limit": 2}, {}, "limit: 2 -> none", "add --limit 2"),
+        ({"limit": 2}, {}, "limit: 2 -> none", "add `--limit 2`"),
         ({}, {"limit": 2}, "limit: none -> 2", "leave out the limit"),
-        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add --limit 1"),
+        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add `--limit 1`"),
     ],
 )
 def test_another_limit_is_named_with_what_to_do(
@@ -367,8 +402,34 @@ def test_another_limit_is_named_with_what_to_do(
         resumed(folder, **after)
 
     assert line in caught.value.message
-    assert "the rows of the input file may have changed, too" in caught.value.message
+    assert "input file" not in caught.value.message
     assert caught.value.hint.startswith(advice)
+
+
+def test_an_input_file_that_was_written_since_may_have_other_rows(folder: Path) -> None:
+    prepared(folder, limit=2)
+    os.utime(folder / "tasks.jsonl", (time.time() + 9, time.time() + 9))
+
+    assert "the rows of the input file may have changed, too" in stale(folder, limit=1)
+
+
+def test_the_advice_undoes_the_limit_and_the_repeats(folder: Path) -> None:
+    made = {**SEMANTICS, "num_repeats": 2}
+    prepared(folder, semantics=made, limit=1, num_repeats=2)
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={**SEMANTICS, "num_repeats": 1}, limit=2)
+
+    assert caught.value.hint.startswith(
+        "add `--limit 1 --num-repeats 2` to go on with that run, or choose another output; "
+    )
+
+
+def test_the_advice_says_that_there_are_further_changes(folder: Path) -> None:
+    prepared(folder, limit=1)
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={"servers": {}}, limit=2)
+
+    assert caught.value.hint.startswith("add `--limit 1` and undo the rest to go on with that run")
 
 
 def test_a_manifest_without_a_limit_is_not_taken_for_one_of_all_rows(folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
+from pydantic import ValidationError
 
 from palestra.errors import ConfigError
 from palestra.sandbox import Limits, Program, Sandbox, SandboxResult, SandboxSettings, Stop
@@ -231,3 +232,13 @@ def test_a_program_that_was_refused_memory_is_out_of_memory(
     result = SandboxResult(stdout="", stderr=stderr, exit_code=exit_code, stopped_by=stopped_by)
 
     assert result.out_of_memory is out_of_memory
+
+
+def test_an_unknown_limit_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValidationError, match="no limit 'wall'; did you mean 'wall_s'"):
+        Limits.model_validate({"wall": 3})
+
+
+def test_code_in_the_place_of_a_program_is_refused_with_what_to_write() -> None:
+    with pytest.raises(TypeError, match=r"write Program\.python\(code\)"):
+        asyncio.run(Sandbox().run("print(1)"))  # type: ignore[arg-type]

@@ -446,7 +446,9 @@ class Sums(Environment):
 """
 
 
-@pytest.mark.parametrize("name", ["max_turn", "weigths", "reward_rule", "sandbx", "mesages"])
+@pytest.mark.parametrize(
+    "name", ["dataset", "rewards", "max_turn", "weigths", "reward_rule", "sandbx", "mesages"]
+)
 def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: Path) -> None:
     file = tmp_path / "sums.py"
     file.write_text(MISSPELT.format(line=name))
@@ -462,6 +464,36 @@ def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
     file.write_text(f"{MISSPELT.format(line='prompt')}\n    def {name}(self):\n        pass\n")
     with pytest.raises(ConfigError, match=rf"Sums\.{name}; did you mean"):
         defined(load_module(file).Sums)
+
+
+def test_another_name_of_an_attribute_that_is_set_is_the_authors_own(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(MISSPELT.format(line="data = [{}]\n    dataset"))
+
+    assert defined(load_module(file).Sums).has("verify")
+
+
+def test_an_attribute_is_no_setting_and_the_hint_says_where_it_is_written() -> None:
+    with pytest.raises(ConfigError, match="max_turns is an attribute of Shelf") as raised:
+        defined(Shelf, max_turns=9)
+
+    assert "max_turns = …" in raised.value.hint
+
+
+def test_an_error_of_start_names_start() -> None:
+    cls = with_verify(lambda self: 1.0, start=lambda self: {}["nope"])
+
+    reply = ask(server_of(server_class_of(defined(cls))), "/seed_session", TASK)
+
+    assert error_of(reply)["message"] == "env/seed_session (start) raised KeyError: 'nope'"
+
+
+@pytest.mark.parametrize("returned", [True, ["Again."], {"content": "Again."}])
+def test_a_reply_that_is_no_text_is_an_error_of_reply(returned: Any) -> None:
+    cls = with_verify(lambda self: 1.0, reply=lambda self: returned)
+
+    with pytest.raises(Exception, match=r"\(reply\) raised TypeError: reply returned"):
+        asyncio.run(in_a_session(cls, ("/step", turn("?"))))
 
 
 class Paced(Environment):
@@ -506,7 +538,7 @@ def annotated(self: Any) -> float:
     return self.unknown()
 
 
-def compared(answer: str) -> Any:
+def compared(self: Any, answer: str) -> Any:
     return 0.5 if not answer else answer == "4"
 
 
@@ -571,7 +603,8 @@ def test_a_weight_of_another_component_is_no_slip(other: str) -> None:
 def test_a_weight_that_had_no_effect_in_a_run_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1, "b": 1}))))
+    cls = with_verify(lambda self: nobody(), weights={"a": 1, "b": 1})
+    server = server_of(server_class_of(defined(cls)))
 
     for components in ({"a": 1.0}, {"b": 1.0}), ({"a": 1.0}, {"a": 0.0}):
         rows = [
@@ -603,7 +636,8 @@ def test_a_row_has_the_names_of_weights_without_a_component() -> None:
 def test_weights_without_any_component_are_a_warning_where_rows_were_verified(
     fields: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = server_of(server_class_of(defined(with_verify(nobody, weights={"a": 1}))))
+    cls = with_verify(lambda self: nobody(), weights={"a": 1})
+    server = server_of(server_class_of(defined(cls)))
     row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, **fields}
 
     assert ask(server, "/aggregate_metrics", {"verify_responses": [row]}).status == 200

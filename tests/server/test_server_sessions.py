@@ -9,6 +9,7 @@ import pytest
 from itsdangerous import Signer
 
 from author_servers import ask, server_of, turn
+from palestra.errors import InfraError, from_body
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session
 from palestra.server.boundary import SessionCookie
@@ -140,12 +141,31 @@ class Naming(ResourcesServer):
         return self.reply(body, 1.0, session=session.id)
 
 
-def test_a_tampered_cookie_starts_a_session_of_its_own() -> None:
-    server = server_of(Naming)
-    forged = {"Naming___env": base64.b64encode(b'{"session_id": "yours"}').decode() + ".x"}
-    reply = ask(server, "/verify", turn(), cookies=forged)
+FORGED = {"Naming___env": base64.b64encode(b'{"session_id": "yours"}').decode() + ".x"}
 
-    assert json.loads(reply.body)["session"] != "yours"
+
+def test_a_session_of_an_earlier_process_of_the_server_is_lost() -> None:
+    seeded = ask(server_of(Naming), "/seed_session", turn())
+    reply = ask(server_of(Naming), "/verify", turn(), cookies=seeded.cookies)
+
+    failure = from_body(json.loads(reply.body))
+    assert isinstance(failure, InfraError)
+    assert failure.retriable
+    assert failure.message.startswith("env was restarted during this rollout")
+
+
+@pytest.mark.parametrize("path", ["/seed_session", "/verify"])
+def test_a_tampered_cookie_gives_nobody_the_session_that_it_names(path: str) -> None:
+    server = server_of(Naming)
+    ask(server, path, turn(), cookies=FORGED)
+
+    assert "yours" not in server.palestra_sessions._sessions
+
+
+def test_a_rollout_begins_with_a_new_session_whatever_its_caller_had() -> None:
+    reply = ask(server_of(Naming), "/seed_session", turn(), cookies=FORGED)
+
+    assert reply.status == 200
     assert "Naming___env" in reply.cookies
 
 

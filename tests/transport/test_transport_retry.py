@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -288,6 +289,25 @@ def test_what_another_process_waits_for_is_known_from_its_first_report() -> None
 
     assert (count.retries, count.last_reason) == (0, "m answered 429")
     assert count.plan_at(time.monotonic()) == plan
+
+
+def test_what_waits_is_forgotten_with_its_caller() -> None:
+    count = RetryCount()
+
+    async def send(_left_s: float | None) -> HttpReply:
+        return status(429)
+
+    async def leave() -> None:
+        call = with_retries(
+            send, what="x", stateless=True, policy=RetryPolicy(first_wait_s=9.0), count=count
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(call, 0.05)
+
+    asyncio.run(leave())
+
+    assert count.retries == 1
+    assert count.report().plan == ""
 
 
 def test_a_long_pause_is_cut_short_where_the_run_s_patience_ends() -> None:

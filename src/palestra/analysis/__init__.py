@@ -94,6 +94,7 @@ from palestra.analysis.seeds.scores import (
     SeedRun,
     SeedScore,
     majorities_of,
+    most_rollouts,
     score_model,
 )
 from palestra.analysis.selection.export import (
@@ -213,6 +214,7 @@ __all__ = [
     "load_side",
     "majorities_of",
     "matches_query",
+    "most_rollouts",
     "no_group",
     "number_text",
     "output_entries",

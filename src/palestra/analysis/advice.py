@@ -11,7 +11,12 @@ from palestra.analysis.run_head import run_head
 from palestra.analysis.sources import Files, rollout_files
 from palestra.errors import InputDataError
 from palestra.programs import collector_program, with_flags_of
-from palestra.rollouts import argument_of, options_of_reverify, outputs_of
+from palestra.rollouts import (
+    argument_of,
+    options_of_reverify,
+    outputs_of,
+    unused_reverified,
+)
 from palestra.schema import SELECT_FAILED, RunPaths, bare_name
 from palestra.system import shown, unused
 
@@ -104,12 +109,14 @@ def _from_here(folder: Path, word: str) -> str:
 
 def _of_this_run(output: Path, recorded: re.Match[str]) -> str:
     """Return the files of a recorded `reverify` command; those of `output` when the run was moved or
-    copied since.
+    copied since. Where an earlier re-verification wrote, a name that is not used.
     """
     (rollouts,) = shlex.split(recorded["rollouts"])
-    if Path(rollouts).absolute() == output.absolute():
+    reverified = unused_reverified(output)
+    is_first = reverified.stem == f"{output.stem}_reverified"
+    if is_first and Path(rollouts).absolute() == output.absolute():
         return recorded[0]
-    return shlex.join(options_of_reverify(output))
+    return shlex.join(options_of_reverify(output, reverified=reverified))
 
 
 def _select_failed(outputs: Sequence[Path]) -> str:

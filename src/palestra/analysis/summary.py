@@ -41,7 +41,7 @@ from palestra.metrics import (
     statistics_rows,
     sum_by_group,
 )
-from palestra.schema import JsonDict, Unscored, UnusedWeights
+from palestra.schema import TURN_LIMIT_REACHED, JsonDict, Unscored, UnusedWeights
 
 UNLABELLED = "(none)"
 
@@ -96,6 +96,8 @@ class GroupSummary:
     """The number of scored rollouts whose answer or conversation was cut off at a limit."""
     empty_answers: int
     """The number of scored rollouts with neither text nor a tool call of the model."""
+    at_turn_limit: int
+    """The number of scored rollouts that the limit of turns ended."""
     tool_failures: int
     """The number of scored rollouts in which a tool raised an exception that its author did not
     mean."""
@@ -128,6 +130,7 @@ class GroupSummary:
             "scored": self.scored,
             "truncated": self.truncated,
             "empty_answers": self.empty_answers,
+            "at_turn_limit": self.at_turn_limit,
             "tool_failures": self.tool_failures,
             "outside_reward_rules": self.outside_rules.rewards if self.outside_rules else 0,
             "failures": dict(self.failures),
@@ -278,6 +281,7 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
         scored=scored,
         truncated=int(np.sum(frame.endings.truncated[rows])),
         empty_answers=int(np.sum(frame.endings.empty[rows])),
+        at_turn_limit=_at_turn_limit(frame.rollouts, rows),
         tool_failures=int(np.sum(frame.endings.broken_tools[rows])),
         outside_rules=OutsideRules.of(reward[rows & frame.endings.outside_rules]),
         failures=counts,
@@ -290,6 +294,11 @@ def summarize_group(frame: RunFrame, chosen: BoolArray, name: str = "") -> Group
             reward_range(reward),
         ),
     )
+
+
+def _at_turn_limit(rollouts: Rollouts, rows: BoolArray) -> int:
+    column = rollouts.columns.values.get(TURN_LIMIT_REACHED)
+    return 0 if column is None else int(np.sum(column[rows] == 1))
 
 
 def _scores(rollouts: Rollouts) -> GroupScores:

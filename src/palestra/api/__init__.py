@@ -64,7 +64,15 @@ from palestra.api.models import (
 from palestra.api.python_calls import Model, acollect, aevaluate, collect, evaluate
 from palestra.api.results import Reverified, Run, TaskSelection, merge, open_run
 from palestra.api.reverification import PreparedReverification, prepared_reverification
-from palestra.api.runs import RunProfile, ScoreTable, compare, profile, scores, select
+from palestra.api.runs import (
+    RunProfile,
+    ScoreTable,
+    compare,
+    list_runs,
+    profile,
+    scores,
+    select,
+)
 from palestra.api.server_semantics import (
     code_digest,
     differs_from_running,
@@ -81,7 +89,7 @@ from palestra.records import (
     RunState,
     attempt_of,
     failure_groups,
-    list_runs,
+    rollout_key,
     rollout_record,
     run_entry,
 )
@@ -161,6 +169,7 @@ __all__ = [
     "prepared_reverification",
     "profile",
     "read_rows",
+    "rollout_key",
     "rollout_record",
     "rows_of_instance",
     "run_entry",

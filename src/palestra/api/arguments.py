@@ -1,47 +1,103 @@
 """Refuses wrong arguments of Python functions with an error of Palestra: names that a function lacks,
-and values of another type.
+and values that its type hints do not allow.
+
+The hints of a function are all that is declared. A range is a part of them, as in `Annotated[int,
+AtLeast(1)]`, and so are the words for a value that its type does not describe, as in `Annotated[RunOnDisk,
+"an open run"]`.
 """
 
+import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+from typing import get_type_hints as type_hints
 
 from palestra.config import did_you_mean
-from palestra.errors import BadInput, ConfigError, UnknownArgument
-from palestra.schema import JsonObject
+from palestra.errors import (
+    BadInput,
+    ConfigError,
+    PalestraError,
+    UnknownArgument,
+    excerpt,
+    mask_error,
+)
+from palestra.programs import argument_of, with_arguments
+from palestra.settings import HOW_TO_GIVE, InvalidSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def checks_names(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function, with UnknownArgument instead of Python's TypeError for a wrong name."""
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """Part of the type of a number: its least value."""
 
-    def check(keywords: Iterable[str]) -> None:
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Part of the type of a number: it is above this one."""
+
+    bound: float
+
+
+_WORDS: Final[Mapping[Any, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+    Mapping: "a mapping, such as {'name': value}",
+}
+"""What a value of a type is, for users."""
+_LISTS: Final = (Sequence, Iterable)
+"""The generic types for which a list is a value."""
+_Misfit = tuple[str, Any, str]
+"""How a wrong value is named, such as `data[0]`, the value, and what it should be."""
+
+
+def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, with an error of Palestra for a wrong argument.
+
+    It raises UnknownArgument instead of Python's TypeError for a name that it lacks, and ConfigError
+    for a value that its type hints do not allow. Numbers of NumPy become Python's.
+    """
+    names = list(inspect.signature(function).parameters)
+    keywords = [name for name in names if name != "self"]
+    hints = functools.cache(lambda: type_hints(function, include_extras=True))
+
+    def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        for name in keywords:
-            if name not in names:
+        for name in kwargs:
+            if name not in keywords:
                 raise UnknownArgument(
-                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, names)}",
+                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, keywords)}",
                     argument=name,
-                    hint=f"its arguments: {', '.join(names)}",
+                    hint=f"its arguments: {', '.join(keywords)}",
                 )
+        values = [_checked(name, value, hints()) for name, value in zip(names, args, strict=False)]
+        values += args[len(names) :]  # Python itself refuses them
+        return values, {name: _checked(name, value, hints()) for name, value in kwargs.items()}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         __tracebackhide__ = True
-        check(kwargs)
-        return function(*args, **kwargs)
+        values, named_values = checked_values(args, kwargs)
+        return function(*values, **named_values)
 
     @functools.wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
-        check(kwargs)
+        values, named_values = checked_values(args, kwargs)
         try:
-            return await cast(Any, function(*args, **kwargs))
+            return await cast(Any, function(*values, **named_values))
         except BadInput as error:  # without the frames of Palestra, as in `run_blocking`
             raise error.with_traceback(None) from error.__cause__
 
@@ -49,43 +105,154 @@ def checks_names(function: Callable[P, T]) -> Callable[P, T]:
     return cast(Any, awaited) if inspect.iscoroutinefunction(function) else checked
 
 
-def check_counts(**counts: tuple[int | None, int]) -> None:
-    """Raise ConfigError for a number below its least value, with the name of the parameter."""
-    for name, (value, least) in counts.items():
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise ConfigError(f"{name}={value!r} should be a whole number from {least} on")
-
-
-def check_mappings(**mappings: object) -> None:
-    """Raise ConfigError for a value that is neither None nor a mapping."""
-    for name, value in mappings.items():
-        if value is not None and not isinstance(value, Mapping):
-            raise ConfigError(f"{name}={value!r} should be a mapping, such as {{'name': value}}")
-
-
-def path_of(name: str, value: object) -> Path:
-    """Return the argument `name` as a path. Raises ConfigError: it is none."""
-    if isinstance(value, str | os.PathLike) and (text := str(os.fspath(value))):
-        return Path(text)
-    raise ConfigError(f"{name}={value!r} should be a path")
-
-
-def items_of(name: str, value: Any, item: str) -> list[Any]:
-    """Return the items of the argument `name`. `item`: what one of them is, for the error.
-
-    Raises ConfigError: the value is not a sequence.
+def python_function(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function with the checks of `checks_arguments`, and with errors in the words of
+    Python: they name arguments where commands have settings and flags. No command prints these errors.
     """
-    if isinstance(value, str | bytes | os.PathLike) or not isinstance(value, Iterable):
-        raise ConfigError(f"{name}={value!r} should be a list, each item {item}")
-    return [*value]
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        with _in_words_of_python(names):
+            return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+        with _in_words_of_python(names):
+            return await cast(Any, function(*args, **kwargs))
+
+    is_async = inspect.iscoroutinefunction(function)
+    return checks_arguments(cast(Any, awaited) if is_async else called)
 
 
-def rows_of(name: str, value: Any) -> Sequence[JsonObject]:
-    """Return the rows of the argument `name`. Raises ConfigError: they are none."""
-    rows = items_of(name, value, "a mapping of a row's fields")
-    for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise ConfigError(f"{name}: item {number} is {row!r}, not a mapping of a row's fields")
-    if not rows:
-        raise ConfigError(f"{name} has no rows")
-    return rows
+@contextlib.contextmanager
+def _in_words_of_python(names: Collection[str]) -> Iterator[None]:
+    """Write errors of the body for the callers of a function with arguments of these names."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except InvalidSettings as error:
+        problems = [replace(p, name=argument_of(p.name)) for p in error.settings]
+        if not problems:
+            raise
+        hint = "" if error.hint == HOW_TO_GIVE else error.hint
+        raise ConfigError("; ".join(p.text() for p in problems), hint=hint) from None
+    except PalestraError as error:
+        mask_error(error, lambda text: with_arguments(text, names))
+        raise
+
+
+def check_fields(record: Any) -> None:
+    """Raise ConfigError: a field of a dataclass has a value that its type hint does not allow."""
+    for name, hint in type_hints(type(record), include_extras=True).items():
+        _checked(name, getattr(record, name), {name: hint})
+
+
+def _checked(name: str, value: Any, hints: Mapping[str, Any]) -> Any:
+    if name not in hints:
+        return value
+    hint, value = hints[name], _plain(value, hints[name])
+    if misfit := _misfit(name, value, hint):
+        label, part, expected = misfit
+        raise ConfigError(f"{label}={excerpt(repr(part))} should be {expected}")
+    return value
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    """Return a number of NumPy as one of Python, and the items of a generator or a set as a list."""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, Integral | Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in _branches(hint))
+    has_items = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return list(value) if is_list and has_items and not isinstance(value, Sequence) else value
+
+
+def _misfit(label: str, value: Any, hint: Any) -> _Misfit | None:
+    """Return what is wrong with a value, or with one of its items; None when the hint allows it."""
+    if isinstance(value, str) and not value and Path in _branches(hint):
+        return (label, value, _words(hint))
+    misfits = [_branch_misfit(label, value, branch) for branch in _branches(hint)]
+    if None in misfits:
+        return None
+    items = [misfit for misfit in misfits if misfit and misfit[0] != label]
+    return items[0] if items else (label, value, _words(hint))
+
+
+def _branches(hint: Any) -> Sequence[Any]:
+    return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+
+
+def _branch_misfit(label: str, value: Any, hint: Any) -> _Misfit | None:
+    """Return what is wrong with a value for a hint that is no union."""
+    origin = get_origin(hint)
+    limits: tuple[Any, ...] = ()
+    if origin is Annotated:
+        hint, *metadata = get_args(hint)
+        limits, origin = tuple(metadata), get_origin(hint)
+    if not _is_of(value, origin or hint) or not all(_is_within(value, limit) for limit in limits):
+        return (label, value, _words(hint))
+    return next(filter(None, _item_misfits(label, value, hint)), None)
+
+
+def _item_misfits(label: str, value: Any, hint: Any) -> Iterator[_Misfit | None]:
+    origin, types = get_origin(hint), get_args(hint)
+    if origin in _LISTS:
+        for at, item in enumerate(value):
+            yield _misfit(f"{label}[{at}]", item, types[0])
+    elif origin is tuple and len(value) != len(types):
+        yield (label, value, _words(hint))
+    elif origin is tuple:
+        for at, (item, item_type) in enumerate(zip(value, types, strict=True)):
+            yield _misfit(f"{label}[{at}]", item, item_type)
+    elif origin is Mapping:
+        for key, item in value.items():
+            yield _misfit(f"{label}[{key!r}]", item, types[1])
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type, as people mean it: True is no number, and a text is no list."""
+    if kind is Any:
+        return True
+    if kind in {int, float}:
+        is_nan = isinstance(value, float) and isnan(value)
+        return isinstance(value, (int, kind)) and not isinstance(value, bool) and not is_nan
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    if kind in (*_LISTS, tuple):
+        return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return isinstance(value, kind)
+
+
+def _is_within(value: Any, limit: Any) -> bool:
+    if isinstance(limit, AtLeast):
+        return bool(value >= limit.least)
+    return not isinstance(limit, Above) or bool(value > limit.bound)
+
+
+def _words(hint: Any) -> str:
+    """Return what a value of a hint is, for users."""
+    origin, types = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        with_path = Path in types  # of which a text is one, too
+        skipped = {NoneType, str} if with_path else {NoneType}
+        texts = [_words(branch) for branch in types if branch not in skipped]
+        return " or ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+    if origin is Annotated:
+        texts = [_limit_words(limit) for limit in types[1:]]
+        own_words = [text for text in types[1:] if isinstance(text, str)]
+        return own_words[0] if own_words else _words(types[0]) + "".join(texts)
+    if origin in _LISTS:
+        return "a list" if types[0] is Any else f"a list, each item {_words(types[0])}"
+    if origin is tuple:
+        return f"({', '.join(map(_words, types))})"
+    kind = origin or hint
+    return _WORDS.get(kind) or f"a {kind.__name__}"
+
+
+def _limit_words(limit: Any) -> str:
+    if isinstance(limit, AtLeast):
+        return f" from {limit.least} on"
+    return f" above {limit.bound}" if isinstance(limit, Above) else ""

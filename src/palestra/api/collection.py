@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import palestra
+from palestra.analysis import advice_about
 from palestra.api.descriptors import check_descriptors, most_in_flight
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -18,20 +19,23 @@ from palestra.api.fleet_connection import (
     unless,
 )
 from palestra.api.server_semantics import run_semantics
-from palestra.config import ServerType, is_secret_name
+from palestra.config import ResolvedConfig, ServerType, is_secret_name
 from palestra.engine import to_its_end
-from palestra.errors import Hopeless, Outcome, PalestraError, ServerDied
+from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, ServerDied
 from palestra.rollouts import (
     AgentRoute,
     Collected,
     PreparedRun,
+    StaleRun,
     begin,
+    check_modes,
     check_rows,
     discard,
     plan,
     reverify_command,
 )
-from palestra.settings import COMMAND_SETTINGS, CollectSettings
+from palestra.schema import FORCE
+from palestra.settings import COMMAND_SETTINGS, PALESTRA_REVERIFY, CollectSettings
 from palestra.system import raise_descriptor_limit, shown
 from palestra.transport import ServerClient
 
@@ -44,16 +48,27 @@ _UNKNOWN = "--config FILE"
 
 
 def verified_by(
-    overrides: Sequence[str], secrets: Collection[str], environment: str | None = None
+    overrides: Sequence[str],
+    secrets: Collection[str],
+    environment: str | None = None,
+    judge: str | None = None,
 ) -> str:
     """Return the arguments for `palestra reverify`: the run's own overrides that verifiers need.
 
     Secrets are left out, because the text is printed and stored. `environment`: the environment
-    that the run evaluated.
+    that the run evaluated. `judge`: the judge's model, when an option of the run named it.
     """
     environment_option = [] if environment is None else ["--environment", environment]
     kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
-    return shlex.join([*environment_option, *kept_overrides]) or _UNKNOWN
+    options = [*environment_option, *_judge_options(judge, secrets), *kept_overrides]
+    return shlex.join(options) or _UNKNOWN
+
+
+def _judge_options(judge: str | None, secrets: Collection[str]) -> list[str]:
+    if judge is None:
+        return []
+    is_secret = any(secret in judge for secret in secrets)
+    return ["--fresh-judge", "--judge", "PROVIDER:NAME@URL" if is_secret else judge]
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
@@ -100,6 +115,7 @@ async def collect_with(
     rollout starts, no file of an earlier run is changed.
     """
     settings = with_config_of(choice, settings)
+    _check_is_agent(choice.config, settings.agent_name)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
     planning = partial(
@@ -109,11 +125,16 @@ async def collect_with(
         semantics=run_semantics(choice.config, settings),
         version=palestra.__version__,
     )
-    planned = await to_its_end(planning, undo=discard)
+    try:
+        planned = await to_its_end(planning, undo=discard)
+    except StaleRun as stale:
+        stale.hint = advice_about(settings.output_jsonl_fpath)(stale.hint)
+        raise
     has_begun = False
     try:
         async with choice.open() as fleet:
             await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
+            settings = await _with_session_mode(choice, settings, fleet.client)
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 observer.tell(f"warning: {warning}")
@@ -145,6 +166,39 @@ async def collect_with(
         if not has_begun:
             discard(planned)
     return collected, prepared
+
+
+async def _with_session_mode(
+    choice: FleetChoice, settings: CollectSettings, client: ServerClient
+) -> CollectSettings:
+    """Return the settings for hints that do not promise a reward from kept answers, where every
+    environment verifies in its live session alone.
+    """
+    names = {server.name for server in choice.config.instances_of(ServerType.RESOURCES)}
+    if not names or settings.reverify_words != PALESTRA_REVERIFY:
+        return settings
+    try:
+        sessions = await check_modes(client, names, force=True)
+    except PalestraError:
+        return settings  # what is wrong with a server, its rollouts report
+    if sessions.forced != names:
+        return settings
+    return replace(settings, verified_by=f"{settings.verified_by} {FORCE}".strip())
+
+
+def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
+    """Raise ConfigError when `name` is an instance of another kind than an agent."""
+    instance = config.instances.get(name or "")
+    if instance is None or instance.type == ServerType.AGENT:
+        return
+    kind = "a model server" if instance.type == ServerType.MODEL else "a resources server"
+    agents = config.instances_of(ServerType.AGENT)
+    using = [agent.name for agent in agents if name in agent.referenced(instance.type)]
+    uses = ", ".join(f"`--agent {agent}`" for agent in using)
+    raise ConfigError(
+        f"{name} is {kind}, not an agent",
+        hint=f"name an agent that uses it: {uses}" if using else "no agent uses it",
+    )
 
 
 def _introduce(prepared: PreparedRun, report: Tell) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from palestra.api.arguments import checks_arguments
 from palestra.api.models import LOCAL
 from palestra.authoring import (
     SIMILAR,
@@ -83,6 +84,7 @@ class NamedProvider:
     """What is known of it."""
 
 
+@checks_arguments
 def list_environments(words: Iterable[str] = ()) -> tuple[ComponentSummary, ...]:
     """Return the environments: those of the project first, then Palestra's own, each by name.
 
@@ -91,11 +93,13 @@ def list_environments(words: Iterable[str] = ()) -> tuple[ComponentSummary, ...]
     return list_components(words, ("environments",))
 
 
+@checks_arguments
 def list_agents(words: Iterable[str] = ()) -> tuple[ComponentSummary, ...]:
     """Return the agents, in the order of `list_environments`."""
     return list_components(words, ("agents",))
 
 
+@checks_arguments
 def list_models(words: Iterable[str] = ()) -> tuple[ComponentSummary, ...]:
     """Return the model servers and the providers of models, in the order of `list_environments`."""
     return list_components(words, ("models",))

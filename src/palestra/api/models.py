@@ -13,6 +13,7 @@ from palestra.api.fleet_connection import Tell, Wait, wait_for
 from palestra.config import (
     MASK,
     ConfigTree,
+    InstanceConfig,
     ServerType,
     did_you_mean,
     load_config,
@@ -144,8 +145,7 @@ def judge_config(
     references = [
         f"++{server.name}.{ServerType.RESOURCES}.{server.implementation}.{key}.name={JUDGE}"
         for server in config.instances_of(ServerType.RESOURCES)
-        for key, value in _own_settings(config.tree, server.name).items()
-        if "judge" in str(key) and _is_model(value)
+        for key in _judges(_own_settings(config.tree, server.name))
     ]
     if not references:
         raise ConfigError(
@@ -153,6 +153,28 @@ def judge_config(
             hint=f"leave {context.option} out",
         )
     return _model_settings(judge, context), references
+
+
+def judges_of(instance: InstanceConfig) -> tuple[str, ...]:
+    """Return the names of the model instances that an environment asks as its judges."""
+    return tuple(str(reference.get("name")) for reference in _judges(instance.settings).values())
+
+
+def _judges(settings: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
+    """Return the settings of an environment that refer to a judge's model."""
+    return {
+        str(key): value
+        for key, value in settings.items()
+        if "judge" in str(key) and _is_model(value)
+    }
+
+
+def policy_endpoint(context: ModelContext) -> JsonDict:
+    """Return the settings of the policy's instance, where an override or a file sets its endpoint
+    and nothing in the configuration is that instance; else nothing.
+    """
+    is_set = context.is_overridden("base_url") or context.is_in_files("base_url")
+    return model_config(None, context) if is_set else {}
 
 
 def _own_settings(tree: ConfigTree, instance: str) -> Mapping[Any, Any]:

@@ -6,11 +6,17 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
 
-from palestra.api.arguments import check_counts, check_mappings, checks_names, path_of, rows_of
+from palestra.api.arguments import (
+    Above,
+    AtLeast,
+    check_fields,
+    checks_arguments,
+    python_function,
+)
 from palestra.api.collection import collect_with, verified_by
 from palestra.api.environment_files import lines_of, unfit_for_json, with_file_rows
 from palestra.api.environment_objects import (
@@ -37,7 +43,7 @@ from palestra.transport import ServerClient
 
 T = TypeVar("T")
 
-Rows = Path | str | Sequence[JsonObject]
+Rows = Path | str | Sequence[Annotated[JsonObject, "a mapping of a row's fields"]]
 """Task rows: the path of a file, or the rows."""
 
 
@@ -53,21 +59,24 @@ class Model:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of its model server, such as `{"extra_body": {…}}`."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
-@checks_names
+
+@checks_arguments
 def evaluate(
     environment: Any,
     *,
     model: str | Model | None = None,
     judge: str | None = None,
     data: Rows | None = None,
-    limit: int | None = None,
-    repeats: int = 1,
+    limit: Annotated[int, AtLeast(0)] | None = None,
+    repeats: Annotated[int, AtLeast(1)] = 1,
     sampling: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-    concurrency: int | None = None,
-    rollout_timeout_s: float = 3600.0,
-    max_attempts: int = 3,
+    concurrency: Annotated[int, AtLeast(1)] | None = None,
+    rollout_timeout_s: Annotated[float, Above(0)] = 3600.0,
+    max_attempts: Annotated[int, AtLeast(1)] = 3,
     output: Path | str | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -109,33 +118,27 @@ def evaluate(
     )
 
 
-@checks_names
+@python_function
 async def aevaluate(
     environment: Any,
     *,
     model: str | Model | None = None,
     judge: str | None = None,
     data: Rows | None = None,
-    limit: int | None = None,
-    repeats: int = 1,
+    limit: Annotated[int, AtLeast(0)] | None = None,
+    repeats: Annotated[int, AtLeast(1)] = 1,
     sampling: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-    concurrency: int | None = None,
-    rollout_timeout_s: float = 3600.0,
-    max_attempts: int = 3,
+    concurrency: Annotated[int, AtLeast(1)] | None = None,
+    rollout_timeout_s: Annotated[float, Above(0)] = 3600.0,
+    max_attempts: Annotated[int, AtLeast(1)] = 3,
     output: Path | str | None = None,
     resume: bool = False,
     progress: bool | None = None,
 ) -> Run:
     """`evaluate` on the event loop of the caller."""
     refuse_in_import("evaluate")
-    check_counts(
-        limit=(limit, 0),
-        repeats=(repeats, 1),
-        concurrency=(concurrency, 1),
-        max_attempts=(max_attempts, 1),
-    )
-    check_mappings(sampling=sampling, settings=settings)
+    _refuse_no_tasks(limit)
     target = _target(environment)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     arguments = {
@@ -143,7 +146,7 @@ async def aevaluate(
         "model": model.name if isinstance(model, Model) else model,
         "judge": judge,
         "limit": limit,
-        "output": None if output is None else path_of("output", output),
+        "output": None if output is None else Path(output),
         "collecting": _collecting(
             repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
         ),
@@ -188,7 +191,7 @@ async def aevaluate(
         )
 
 
-@checks_names
+@checks_arguments
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -196,12 +199,12 @@ def collect(
     data: Rows,
     model: str | Model | None = None,
     overrides: Sequence[str] = (),
-    limit: int | None = None,
-    repeats: int = 1,
+    limit: Annotated[int, AtLeast(0)] | None = None,
+    repeats: Annotated[int, AtLeast(1)] = 1,
     sampling: Mapping[str, Any] | None = None,
-    concurrency: int | None = None,
-    rollout_timeout_s: float = 3600.0,
-    max_attempts: int = 3,
+    concurrency: Annotated[int, AtLeast(1)] | None = None,
+    rollout_timeout_s: Annotated[float, Above(0)] = 3600.0,
+    max_attempts: Annotated[int, AtLeast(1)] = 3,
     output: Path | str | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -234,7 +237,7 @@ def collect(
     )
 
 
-@checks_names
+@python_function
 async def acollect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -242,28 +245,22 @@ async def acollect(
     data: Rows,
     model: str | Model | None = None,
     overrides: Sequence[str] = (),
-    limit: int | None = None,
-    repeats: int = 1,
+    limit: Annotated[int, AtLeast(0)] | None = None,
+    repeats: Annotated[int, AtLeast(1)] = 1,
     sampling: Mapping[str, Any] | None = None,
-    concurrency: int | None = None,
-    rollout_timeout_s: float = 3600.0,
-    max_attempts: int = 3,
+    concurrency: Annotated[int, AtLeast(1)] | None = None,
+    rollout_timeout_s: Annotated[float, Above(0)] = 3600.0,
+    max_attempts: Annotated[int, AtLeast(1)] = 3,
     output: Path | str | None = None,
     resume: bool = False,
     progress: bool | None = None,
 ) -> Run:
     """`collect` on the event loop of the caller."""
     refuse_in_import("collect")
-    check_counts(
-        limit=(limit, 0),
-        repeats=(repeats, 1),
-        concurrency=(concurrency, 1),
-        max_attempts=(max_attempts, 1),
-    )
-    check_mappings(sampling=sampling)
+    _refuse_no_tasks(limit)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     paths = [str(path) for path in ([configs] if isinstance(configs, str | Path) else configs)]
-    destination = path_of("output", output) if output is not None else new_run(agent)
+    destination = Path(output) if output is not None else new_run(agent)
     call = _call(
         "collect",
         paths,
@@ -356,6 +353,15 @@ async def _collected(
     return await to_its_end(finished)
 
 
+def _refuse_no_tasks(limit: int | None) -> None:
+    """Raise ConfigError: no task is asked for, so that there would be no rollouts to return."""
+    if limit == 0:
+        raise ConfigError(
+            "limit=0 asks for no task, so there would be no run to return",
+            hint="leave it out for all tasks; `palestra eval --limit 0` only starts the servers",
+        )
+
+
 def _target(environment: Any) -> str:
     if isinstance(environment, Path):
         return str(environment.absolute() if environment.is_dir() else environment)
@@ -368,10 +374,11 @@ def _as_file(data: Rows | None) -> Iterator[Path | None]:
     if data is None or isinstance(data, Path | str):
         yield None if data is None else Path(data)
         return
-    rows = rows_of("data", data)
+    if not data:
+        raise ConfigError("data has no rows")
     with tempfile.TemporaryDirectory(prefix="palestra-data-") as folder:
         path = Path(folder) / "data.jsonl"
-        path.write_bytes(lines_of(rows))
+        path.write_bytes(lines_of(data))
         try:
             yield path
         except BadInput as error:  # the caller does not know the file

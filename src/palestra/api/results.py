@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from palestra.analysis import (
     run_head,
     write_report,
 )
-from palestra.api.arguments import checks_names, items_of, path_of
+from palestra.api.arguments import Above, AtLeast, checks_arguments, python_function
 from palestra.api.diagnosis import diagnose
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
@@ -34,11 +34,11 @@ from palestra.config import ENVIRONMENT_FILE
 from palestra.doctor import Diagnosis
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import TaskIndex
-from palestra.records import RolloutRecord, RunState, rollout_record, run_entry
+from palestra.records import RolloutRecord, RunState, rollout_key, rollout_record, run_entry
 from palestra.rollouts import Manifest, outputs_of, read_manifest
 from palestra.rollouts import merge as merge_shards
 from palestra.schema import JsonDict, JsonObject, RunPaths
-from palestra.settings import MergeArgs, ReverifyArgs, args_from
+from palestra.settings import MergeArgs, ReverifyArgs, SelectArgs, args_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,7 @@ class Run:
 
     # Rollouts
 
-    @checks_names
+    @checks_arguments
     def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
         """Yield the rollouts, one at a time, in the order of the tasks.
 
@@ -120,12 +120,17 @@ class Run:
         UserWarning names the values that no rollout has when none matches. Raises ConfigError: the
         query cannot be read, or no rollout has one of its fields.
         """
-        if filter is not None and not isinstance(filter, str):
-            raise ConfigError(f"filter={filter!r} should be the text of a query")
         return matching(read_rollouts(self.outputs), unsorted_query(filter or ""))
 
-    def rollout(self, task: TaskIndex, index: int) -> RolloutRecord:
-        """Return one rollout. Raises InputDataError: the run has no such rollout."""
+    @python_function
+    def rollout(self, task: TaskIndex, index: int | None = None) -> RolloutRecord:
+        """Return one rollout: `rollout(17, 3)`, or as commands write it, `rollout("17:3")`; `17` is short for `17:0`.
+
+        Raises InputDataError: the run has no such rollout. Raises ConfigError: `task` is no text such
+        as `17:3`, and there is no `index`.
+        """
+        if index is None:
+            task, index = rollout_key(str(task))
         return rollout_record(self.outputs, task, index)
 
     def failures(self) -> list[RolloutRecord]:
@@ -138,11 +143,9 @@ class Run:
 
     # Analysis
 
-    @checks_names
+    @python_function
     def profile(self, *, group_by: str | None = None) -> RunProfile:
         """Return the statistics of the run; they and the report are also written beside it."""
-        if group_by is not None and not isinstance(group_by, str):
-            raise ConfigError(f"group_by={group_by!r} should be the name of a field")
         return profile(self.outputs, allow_partial=True, group_by=group_by)
 
     def diagnose(self) -> Diagnosis:
@@ -156,17 +159,17 @@ class Run:
         write_report(frame, path)
         return path
 
-    @checks_names
+    @python_function
     def select(
         self,
         *,
         band: tuple[float, float] | None = None,
-        min_rollouts: int = 1,
-        max_tokens: float | None = None,
+        min_rollouts: Annotated[int, AtLeast(1)] = 1,
+        max_tokens: Annotated[float, AtLeast(0)] | None = None,
         by_learnability: bool = False,
         decided_only: bool = False,
         solved_at: float = 1.0,
-        limit: int | None = None,
+        limit: Annotated[int, AtLeast(1)] | None = None,
         failed: bool = False,
     ) -> "TaskSelection":
         """Choose tasks to train on. `band`: the pass rates to keep, both ends included; by default
@@ -175,8 +178,13 @@ class Run:
         `by_learnability`: the most learnable first. `failed`: the tasks with at least one rollout
         that has no reward, to collect them again; only `limit` goes with it. The other parameters
         are the options of `palestra select`. Raises ConfigError: `band` is not a range of pass
-        rates, or `failed` is set with another criterion.
+        rates, `failed` is set with another criterion, or `decided_only` without a band.
         """
+        if decided_only and band is None:
+            raise ConfigError(
+                "decided_only=True does nothing without a band",
+                hint="pass one, for example band=(0.1, 0.9)",
+            )
         criteria = SelectionCriteria(
             band=None if band is None else _band(band),
             min_rollouts=min_rollouts,
@@ -189,7 +197,7 @@ class Run:
         )
         return TaskSelection(select(self._one_output(), criteria), criteria, self._one_output())
 
-    @checks_names
+    @python_function
     def reverify(
         self,
         output: Path | str | None = None,
@@ -197,10 +205,11 @@ class Run:
         environment: str | None = None,
         with_failures: bool = True,
         fresh_judge: bool = False,
-        limit: int | None = None,
+        judge: str | None = None,
+        limit: Annotated[int, AtLeast(0)] | None = None,
         only: Sequence[str] = (),
-        concurrency: int = 64,
-        timeout_s: float = 600.0,
+        concurrency: Annotated[int, AtLeast(1)] = 64,
+        timeout_s: Annotated[float, Above(0)] = 600.0,
         overwrite: bool = False,
         resume: bool = False,
     ) -> "Reverified":
@@ -223,6 +232,7 @@ class Run:
             "environment": environment or _environment_argument(manifest),
             "with_failures": with_failures,
             "fresh_judge": fresh_judge,
+            "judge": judge,
             "limit": limit,
             "only": tuple(only),
             "concurrency": concurrency,
@@ -233,7 +243,7 @@ class Run:
         args = args_from(ReverifyArgs, arguments)
 
         def verify() -> "Reverified":
-            with prepared_reverification(args, []) as prepared:
+            with prepared_reverification(args, [], option_prefix="") as prepared:
                 return Reverified(prepared.paths.output, run_blocking(prepared.run()))
 
         return away_from_loop(verify)
@@ -281,11 +291,14 @@ class TaskSelection:
         """The chosen tasks, in the order of the export."""
         return [self.selection.tasks[at].task for at in self.selection.kept]
 
+    @python_function
     def save(self, path: Path | str, *, overwrite: bool = False) -> Path:
         """Write the chosen tasks to a `.jsonl` file, and where they come from beside it.
 
-        Raises RunFailed or InputDataError: no task was chosen, or the file exists.
+        Raises ConfigError: no task was chosen, or the name does not end with `.jsonl`. Raises
+        InputDataError: the file exists.
         """
+        destination = args_from(SelectArgs, {"rollouts": self.rollouts, "out": path}).out
         if not self.selection.kept:
             raise ConfigError(
                 "no task was chosen",
@@ -296,7 +309,7 @@ class TaskSelection:
         select(
             self.rollouts,
             self.criteria,
-            out=Path(path),
+            out=destination,
             overwrite=overwrite,
             command="palestra.api",
         )
@@ -381,7 +394,7 @@ class Reverified:
         return {"output": str(self.output), **self.result}
 
 
-@checks_names
+@python_function
 def merge(
     shards: Sequence[Path | str],
     output: Path | str,
@@ -395,20 +408,19 @@ def merge(
     unfinished run. Raises MergeIncomplete: rollouts are missing. Raises InputDataError: the shards
     are damaged, or of different runs.
     """
-    paths = items_of("shards", shards, "the path of a shard")
-    arguments = {"output": path_of("output", output), "shards": tuple(map(str, paths))}
+    arguments = {"output": Path(output), "shards": tuple(map(str, shards))}
     args = args_from(MergeArgs, arguments)
     merge_shards(args.output, args.shards, allow_partial=allow_partial, overwrite=overwrite)
     return open_run(args.output)
 
 
+@python_function
 def open_run(path: Path | str) -> Run:
     """Open a run: by its output, its stem, its folder, or a glob of shards; a running one, too.
 
     Raises InputDataError: there is no such run, or its files cannot be read.
     """
-    path = path_of("path", path)
-    is_glob = glob.has_magic(str(path)) and not path.exists()
+    is_glob = glob.has_magic(str(path)) and not Path(path).exists()
     return _opened(rollout_files(path) if is_glob else outputs_of(path))
 
 

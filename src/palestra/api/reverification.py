@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +20,10 @@ from palestra.api.fleet_connection import (
     Tell,
     unless,
 )
+from palestra.api.models import FORMS, ModelContext, judge_config, judges_of, policy_endpoint
 from palestra.api.server_semantics import server_semantics
-from palestra.config import InstanceConfig, ResolvedConfig, ServerType
-from palestra.errors import ConfigError, InputDataError, ServerDied
+from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
+from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
 from palestra.rollouts import (
     Begun,
     Checked,
@@ -155,13 +156,19 @@ class PreparedReverification:
 
 @contextlib.contextmanager
 def prepared_reverification(
-    args: ReverifyArgs, overrides: list[str], observer: CommandObserver = SILENT
+    args: ReverifyArgs,
+    overrides: list[str],
+    observer: CommandObserver = SILENT,
+    *,
+    option_prefix: str = "--",
 ) -> Iterator[PreparedReverification]:
     """Check the arguments and the stored rows, and yield the prepared reverification. Nothing is
     started or written yet.
 
-    `overrides`: overrides of the configuration. Raises ConfigError: no environment can verify the
-    rows. Raises InputDataError: the rows or the paths cannot be used.
+    `overrides`: overrides of the configuration. `option_prefix`: what stands before the names of
+    arguments in messages; nothing in Python. Raises ConfigError: no environment can verify the rows,
+    or the judge that they need is not configured. Raises InputDataError: the rows or the paths
+    cannot be used.
     """
     paths = ReverifyPaths(args.output.absolute())
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
@@ -176,6 +183,13 @@ def prepared_reverification(
             hint="relative paths start at the working directory",
         )
     extra, environment_name = _environment(args, overrides, observer.tell)
+    judged = ModelContext(
+        overrides,
+        extra.get("config_paths", ()),
+        report=observer.tell,
+        option=f"{option_prefix}judge",
+    )
+    extra, overrides = _with_judge(args, extra, overrides, judged)
     config = load(overrides, ng=False, extra=extra, required=())
     for warning in config.warnings:
         observer.tell(f"warning: {warning}")
@@ -192,8 +206,10 @@ def prepared_reverification(
         for text in (*checked.notices, *_taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
-        models = args.fresh_judge or unverified is not None
+        models = args.fresh_judge or args.judge is not None or unverified is not None
         names = _needed(config, checked.servers, models=models)
+        if args.fresh_judge or (unverified is not None and unverified.needs_judge):
+            _refuse_missing_judges(config, names, judged.option)
         # Now that they are known, what these servers lack is an error.
         config = _only(load(overrides, ng=False, extra=extra, required=names), names)
         yield PreparedReverification(args, paths, config, stored, checked, tasks, observer)
@@ -284,13 +300,42 @@ def _environment(
     else None.
     """
     environment = args.environment
-    if environment is None or any("config_paths" in item for item in overrides):
+    has_configs = any("config_paths" in item for item in overrides)
+    is_file = environment is not None and NamedFile.parse(environment) is not None
+    if environment is None or (has_configs and not is_file):
         return {}, environment
     target = find_target(EvalArgs(target=environment), overrides, report)
+    if has_configs:  # the file's own servers, beside those of the configs
+        return {**target.extra}, next(iter(target.extra))
     name = (
         None if environment.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
     )
     return {**target.extra, "config_paths": list(target.configs)}, name
+
+
+def _with_judge(
+    args: ReverifyArgs, extra: JsonDict, overrides: list[str], context: ModelContext
+) -> tuple[JsonDict, list[str]]:
+    """Return the settings and the overrides with the judge's model: that of `args.judge`, else the
+    policy's endpoint where one is set.
+    """
+    if args.judge is None:
+        return {**policy_endpoint(context), **extra}, overrides
+    judging = replace(context, role="judge")
+    settings, references = judge_config(args.judge, judging, extra=extra)
+    return {**extra, **settings}, [*overrides, *references]
+
+
+def _refuse_missing_judges(config: ResolvedConfig, servers: Iterable[str], option: str) -> None:
+    """Raise ConfigError: a judge of `servers` has to be asked, and no model is configured for it."""
+    for server in sorted(servers):
+        for judge in judges_of(config.instance(server)):
+            if judge not in config.instances:
+                raise ConfigError(
+                    f"there is no judge to ask: {server} asks {judge}, and nothing configures it",
+                    hint=f"name the judge's model: {option} {FORMS}",
+                    cause=KnownCause.NO_JUDGE,
+                )
 
 
 def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:

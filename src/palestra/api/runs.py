@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Final, Protocol, runtime_checkable
 
 import orjson
 
@@ -19,6 +19,7 @@ from palestra.analysis import (
     SeedRun,
     Selection,
     SelectionCriteria,
+    amount,
     check_destination,
     comparison_of,
     export_selection,
@@ -26,6 +27,7 @@ from palestra.analysis import (
     load_run,
     load_side,
     majorities_of,
+    most_rollouts,
     pair_tasks,
     read_answers,
     refuse_shared_files,
@@ -38,12 +40,14 @@ from palestra.analysis import (
     write_report,
     write_reward_profiling,
 )
-from palestra.api.arguments import check_counts, checks_names, items_of
+from palestra.api.arguments import AtLeast, checks_arguments
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
+from palestra.records import list_runs as runs_in_folder
 from palestra.schema import JsonDict, RunPaths
 
 
+@runtime_checkable
 class RunOnDisk(Protocol):
     """A run whose files are known."""
 
@@ -52,21 +56,25 @@ class RunOnDisk(Protocol):
         """The files with scored rows."""
 
 
-RunSource = str | Path | RunOnDisk
+RunSource = str | Path | Annotated[RunOnDisk, "an open run"]
 """A run: its rollouts as a file, a folder or a glob of shards; or a run that is open."""
 
 
 def _rollouts_of(run: RunSource) -> str:
     if isinstance(run, str | Path):
         return str(run)
-    if not hasattr(run, "outputs"):
-        raise ConfigError(f"{run!r} is no run: pass a path or an open run")
     if len(run.outputs) == 1:
         return str(run.outputs[0])
     raise ConfigError(
         f"{run!r} has {len(run.outputs)} shards",
         hint="merge them first: palestra.merge(run.outputs, FILE)",
     )
+
+
+_K: Final = 4
+"""The attempts of pass@k and maj@k, where every model has so many rollouts."""
+
+list_runs = checks_arguments(runs_in_folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +201,7 @@ def select(
     return selection
 
 
-@checks_names
+@checks_arguments
 def compare(
     a: RunSource,
     b: RunSource,
@@ -261,24 +269,29 @@ class ScoreTable:
         return {"unit": "percent", **values}
 
 
-@checks_names
+@checks_arguments
 def scores(
-    runs: Sequence[RunSource | tuple[str, RunSource]],
+    runs: RunSource | Mapping[str, RunSource] | Sequence[RunSource | tuple[str, RunSource]],
     *,
-    k: int = 4,
+    k: Annotated[int, AtLeast(1)] | None = None,
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
 ) -> ScoreTable:
     """Score every model over its seeds.
 
-    `runs`: the runs, or pairs of a model name and a run; runs with one name are the seeds of this
-    model. Without a name, the model named in the rollouts is used. `allow_unmatched`: leave out tasks
+    `runs`: a run, several, a mapping of models' names to runs, or pairs of a name and a run; runs with
+    one name are the seeds of this model. Without a name, the model named in the rollouts is used. `k`:
+    the attempts of pass@k and maj@k, by default 4, or fewer where a model has fewer rollouts of each
+    task. `allow_unmatched`: leave out tasks
     that the runs do not share. `allow_different_rows`: match tasks by index although their rows
     differ. Raises InputDataError: the runs share no task.
     """
-    check_counts(k=(k, 1))
-    items = items_of("runs", runs, "a run, or a pair of a model's name and a run")
+    items = runs.items() if isinstance(runs, Mapping) else runs
+    if isinstance(items, str | Path | RunOnDisk):
+        items = [items]
     pairs = [run if isinstance(run, tuple) else ("", run) for run in items]
+    if not pairs:
+        raise ConfigError("there is no run to score")
     named_paths = [(name, _rollouts_of(run)) for name, run in pairs]
     refuse_shared_files([path for _, path in named_paths])
     sides = [load_side(path, name=path) for _, path in named_paths]
@@ -290,6 +303,11 @@ def scores(
     for (name, _), side in zip(named_paths, sides, strict=True):
         seed = _seed_run(name, side)
         by_name.setdefault(seed.name, []).append(seed)
+    if k is None:
+        fewest, name = min((most_rollouts(seeds, tasks), name) for name, seeds in by_name.items())
+        k = min(fewest, _K)
+        if k < _K:
+            notices.append(f"k is {k}: {name} has {amount(k, 'rollout')} of each task")
     models = tuple(score_model(seeds, tasks, k) for seeds in by_name.values())
     return ScoreTable(k, models, tuple(notices))
 

@@ -143,6 +143,8 @@ class Check:
     name: str
     passed: bool
     note: str = ""
+    is_checked: bool = True
+    """False: there was nothing to check, as `note` says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, final
 
 from palestra.causes.needed_texts import needed_text
 from palestra.errors import Layer
-from palestra.schema import JsonObject
+from palestra.schema import FORCE, SELECT_FAILED, JsonObject
 
 LAYERS: Final = tuple(Layer)
 """The order in which layers are checked and reported. A fault in one explains faults in later ones.
@@ -29,6 +29,7 @@ LONGEST_WORD: Final = 512
 LONGEST_TEXT: Final = 4096
 """Of a longer text, patterns see both ends only: the time that they need grows with the length."""
 _CUT: Final = " … "
+_REVERIFY: Final = re.compile("`palestra reverify[^`]*`")
 _LONG_WORD: Final = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 
@@ -68,10 +69,20 @@ class Signature:
         short = short_text(text)
         return next(filter(None, (pattern.search(short) for pattern in self.says)), None)
 
-    def action(self, fields: Mapping[str, str] | None = None) -> str:
-        """Return what to do after a run, with `fields` (the pattern's named groups) filled in."""
-        template = f"{self.do}; then {self.then}" if self.then else self.do
-        return template.format_map(_Named(fields or {}))
+    def action(self, fields: Mapping[str, str] | None = None, *, reverify: str = "") -> str:
+        """Return what to do after a run, with `fields` (the pattern's named groups) filled in.
+
+        `reverify`: the command that verifies the kept answers of these failures; empty: there are
+        none, or the command is not known.
+        """
+        do, then = (text.format_map(_Named(fields or {})) for text in (self.do, self.then))
+        if FORCE in reverify.split():
+            then = f"`{SELECT_FAILED}` writes the tasks for new rollouts: verify needs the live session"
+        elif reverify and _REVERIFY.search(then):
+            then = _REVERIFY.sub(lambda _: reverify, then, count=1)
+        elif reverify:
+            then = f"{reverify} scores the kept answers, without the model"
+        return f"{do}; then {then}" if then else do
 
     def do_with(self, fields: Mapping[str, Any]) -> str:
         """Return what to do before a run, with `fields` filled in."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palestra.api import EXAMPLE_ROLLOUTS, find_subject
-from palestra.authoring import FolderReport, check_folder
+from palestra.authoring import Check, FolderReport, check_folder
 from palestra.cli.console import in_words_called, notice, say, say_json
 from palestra.cli.file_tests import FileSubject, file_subject, report_of_file
 from palestra.cli.guard import tell_guard
@@ -239,6 +239,13 @@ def _test_subject(name: str) -> NamedFile | Path:
 def ng_test(overrides: list[str]) -> int:
     """Run `ng_test +entrypoint=resources_servers/my_env`."""
     args = entrypoint_of(overrides)
+    file = existing_path(args.entrypoint)
+    if file.is_file() and file.parent.parent.name in SERVER_TREES:
+        folder = Path(args.entrypoint).parent
+        raise ConfigError(
+            f"+entrypoint={args.entrypoint} is a file, and the tests are of its folder",
+            hint=f"+entrypoint={folder}",
+        )
     names = (args.entrypoint,)
     return test_servers(TestArgs(names=names, data=args.should_validate_data, fresh=False))
 
@@ -397,6 +404,12 @@ async def _report(
     return report
 
 
+def _result_of(check: Check) -> str:
+    if not check.is_checked:
+        return "not checked"
+    return "passed" if check.passed else "failed"
+
+
 def _show(reports: Sequence[FolderReport]) -> None:
     for report in reports:
         if report.output:
@@ -407,7 +420,7 @@ def _show(reports: Sequence[FolderReport]) -> None:
             (
                 report.folder.name if number == 0 else "",
                 check.name,
-                "passed" if check.passed else "failed",
+                _result_of(check),
                 in_words_called(check.note),
             )
             for report in reports
@@ -425,7 +438,12 @@ def _as_json(report: FolderReport) -> JsonDict:
         "passed": report.passed,
         "seconds": round(report.seconds, 3),
         "checks": [
-            {"check": check.name, "passed": check.passed, "note": check.note}
+            {
+                "check": check.name,
+                "passed": check.passed,
+                "checked": check.is_checked,
+                "note": check.note,
+            }
             for check in report.checks
         ],
     }

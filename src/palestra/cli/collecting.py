@@ -20,13 +20,13 @@ from palestra.cli.console import (
     show_error,
     warn_all,
 )
-from palestra.cli.fleet_commands import OBSERVER
+from palestra.cli.fleet_commands import OBSERVER, refuse_bad_values
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.profiling_commands import A_ROLLOUT, LOWEST
 from palestra.cli.tables import MOST_MESSAGES, print_key_metrics
 from palestra.cli.watching import Watch, watched, watching
-from palestra.config import ConfigTree, ResolvedConfig, domain_problems, raise_problems
+from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.programs import command_words, takes_overrides, typed_program
@@ -72,7 +72,7 @@ def collect(
     config = load(overrides, ng=ng, extra=extra)
     warn_all(config.warnings)
     if ng and fleet == "own":
-        raise_problems(domain_problems(config))
+        refuse_bad_values(config)
     args = args_from(CollectArgs, config.tree)
     if as_json:
         check_events_target(args.json_events)
@@ -114,21 +114,23 @@ def stoppable(main: Coroutine[Any, Any, int], settings: CollectSettings, watch: 
 
     def give_up(stopped: CommandStopped) -> None:
         watch.say_accounting()
-        watch.ended(_say_how_to_go_on(stopped, settings))
+        watch.ended(_say_how_to_go_on(stopped, settings, watch))
         watch.close()
         discard_new_inputs(settings.output_jsonl_fpath)
 
     try:
         return watch.ended(run_to_end(main, last_words=give_up))
     except CommandStopped as stopped:
-        return watch.ended(_say_how_to_go_on(stopped, settings))
+        return watch.ended(_say_how_to_go_on(stopped, settings, watch))
 
 
-def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings) -> int:
+def _say_how_to_go_on(stopped: CommandStopped, settings: CollectSettings, watch: Watch) -> int:
     output = settings.output_jsonl_fpath
     if output.exists():
         notice(f"stopped by {stopped.signal.name}; the rollouts that ended are in {shown(output)}")
         notice(f"hint: {how_to_continue(settings)}")
+    elif watch.accounting is None:
+        notice(f"stopped by {stopped.signal.name} while it was starting: nothing is kept")
     else:
         notice(f"stopped by {stopped.signal.name} before any rollout had ended: nothing is kept")
         notice("hint: the same command begins it anew")
@@ -145,7 +147,7 @@ async def _collect(
                 hint="start the servers with `palestra run`, or leave --no-serve out",
             )
         if ng and isinstance(fleet, OwnFleet):
-            raise_problems(domain_problems(config))
+            refuse_bad_values(config)
         return await collect_with(fleet, settings, watch)
 
 

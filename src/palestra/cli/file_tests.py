@@ -61,4 +61,5 @@ def _check(result: CheckResult) -> Check:
     """
     unknown = bool(result.findings) and all(finding.row is None for finding in result.findings)
     notes = [finding.problem for finding in result.findings] or [result.note]
-    return Check(result.name, passed=not result.findings or unknown, note=notes[0])
+    passed = not result.findings or unknown
+    return Check(result.name, passed=passed, note=notes[0], is_checked=not unknown)

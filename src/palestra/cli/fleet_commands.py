@@ -64,7 +64,7 @@ def run_fleet(
             hint=how_to_configure,
         )
     if ng:
-        raise_problems(domain_problems(config))
+        refuse_bad_values(config)
     check_head_port(config.tree)
     with masking(config.secrets):
         return serve_until_stopped(_serve(config, endpoints_within_s))
@@ -86,6 +86,15 @@ async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> No
         say(f"All {count} / {count} servers ready! ({time.monotonic() - started:.1f} s)")
         say(f"head server: {run.url}; stop with Ctrl-C")
         await fleet.watch()
+
+
+def refuse_bad_values(config: ResolvedConfig) -> None:
+    """Raise ConfigError for the values that NeMo Gym refuses in every command: a domain or a
+    dataset's type that does not exist.
+    """
+    from palestra.datasets import dataset_type_problems
+
+    raise_problems((*domain_problems(config), *dataset_type_problems(config.instances.values())))
 
 
 async def _wait_for_models(config: ResolvedConfig, fleet: Fleet, within_s: float) -> None:

@@ -19,10 +19,10 @@ from palestra.analysis import (
 from palestra.api import RunProfile
 from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.tables import print_table
-from palestra.config import ConfigTree
+from palestra.config import ConfigTree, parse_overrides
 from palestra.errors import InputDataError
 from palestra.schema import RunPaths, is_compressed
-from palestra.settings import HOW_TO_GIVE, ProfileArgs, args_from, load
+from palestra.settings import HOW_TO_GIVE, CollectArgs, ProfileArgs, args_from, load
 from palestra.system import shown
 
 LOWEST: Final = "the lowest reward"
@@ -38,6 +38,11 @@ def profile(
     config = load(overrides, ng=ng, extra=extra, require_all=False)
     warn_all(config.warnings)
     args = args_from(ProfileArgs, config.tree, hint=HOW_TO_GIVE if ng else _WHAT_TO_TYPE)
+    if ng and (ignored := _ignored(overrides)):
+        notice(
+            f"warning: ng_reward_profile does not use {', '.join(ignored)}: it reads "
+            "+rollouts_jsonl_fpath and +materialized_inputs_jsonl_fpath, and writes beside the rollouts"
+        )
     profiled = profile_files(
         args.materialized_inputs_jsonl_fpath,
         args.rollouts_jsonl_fpath,
@@ -55,6 +60,13 @@ def profile(
     if as_json:
         say_json(profiled.to_dict())
     return 0
+
+
+def _ignored(overrides: list[str]) -> list[str]:
+    """Return the settings of collections among the overrides, as `+limit`: a profile uses none."""
+    keys = dict.fromkeys(override.steps[0] for override in parse_overrides(overrides))
+    used = ProfileArgs.model_fields.keys()
+    return [f"+{key}" for key in keys if key in CollectArgs.model_fields and key not in used]
 
 
 def profile_files(
@@ -191,11 +203,14 @@ def _row(group: GroupSummary, ks: Sequence[int]) -> list[str]:
 
 
 def _scored(group: GroupSummary) -> str:
-    """Return `380/400`, or with truncated or empty answers `380/400 (12 truncated, 3 %)`."""
+    """Return `380/400`, or with remarkable ends of rollouts `380/400 (12 truncated, 3 %)`."""
+    counts = {
+        "truncated": group.truncated,
+        "empty": group.empty_answers,
+        "at the turn limit": group.at_turn_limit,
+    }
     marks = [
-        f"{count} {what}, {count / group.scored:.0%}"
-        for what, count in (("truncated", group.truncated), ("empty", group.empty_answers))
-        if count
+        f"{count} {what}, {count / group.scored:.0%}" for what, count in counts.items() if count
     ]
     remarks = f" ({'; '.join(marks)})" if marks else ""
     return f"{group.scored}/{group.requested}{remarks}"

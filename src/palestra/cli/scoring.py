@@ -55,14 +55,14 @@ def show_scores(args: ScoresArgs) -> int:
         say_json(scored.to_dict())
         return 0
     unit = FRACTIONS if args.fractions else PERCENT
-    columns = _columns(models, args.k)
+    columns = _columns(models, scored.k)
     rows = [_row(model, unit, votes=_votes(models)) for model in models]
     if args.as_markdown:
         say(markdown_table(columns, rows))
         say()
     else:
         print_table(columns, rows, right=",".join(columns[1:]))
-    for line in _footnotes(models, args.k, unit):
+    for line in _footnotes(models, scored.k, unit):
         say(f"- {line}" if args.as_markdown else line)
     return 0
 

@@ -68,7 +68,7 @@ def select_tasks(args: SelectArgs) -> int:
             "no task was kept" + ("" if args.out is None else f": {args.out} was not written"),
             hint=NOTHING_FAILED
             if args.failed
-            else "widen --band, lower --min-rollouts, or raise --max-tokens",
+            else "widen --band, lower --solved-at or --min-rollouts, or raise --max-tokens",
         )
     return 0
 

@@ -1,5 +1,6 @@
 """`show`: a component, a run, or one rollout of a run."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra import api
-from palestra.analysis import amount, load_run, summarize
+from palestra.analysis import advice_about, amount, load_run, run_head, summarize
 from palestra.api import ComponentDetails, FailureGroup, RolloutRecord
 from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.listing import mean_text, started_text, state_text
@@ -16,11 +17,13 @@ from palestra.cli.paging import paged
 from palestra.cli.profiling_commands import doubts, show_summary, what_to_look_at
 from palestra.cli.tables import MOST_MESSAGES, plain_console, print_table
 from palestra.cli.transcripts import print_entries, print_fields, print_heading, print_tools
+from palestra.config import MASK
 from palestra.errors import ConfigError, InputDataError, PalestraError
 from palestra.schema import CREATE_PARAMS, RunPaths
 from palestra.settings import ShowArgs
 from palestra.system import shown
 
+_OUTPUT: Final = frozenset({"--output", "-o"})
 _RUN_ENDINGS: Final = (".jsonl", ".gz", ".zst", ".json", ".html")
 
 
@@ -147,7 +150,7 @@ def _show_example(details: ComponentDetails) -> None:
 def _show_run(args: ShowArgs) -> None:
     outputs = _outputs(args.subject)
     if args.rollout is not None:
-        record = api.rollout_record(outputs, *rollout_key(args.rollout))
+        record = api.rollout_record(outputs, *api.rollout_key(args.rollout))
         record = record.masked(api.secret_mask())
         if args.as_json:
             say_json(record.to_dict())
@@ -166,18 +169,6 @@ def _outputs(subject: str) -> list[Path]:
         if not Path(subject).exists() and below.exists():
             return api.outputs_of(below)
         raise
-
-
-def rollout_key(text: str) -> tuple[int | str, int]:
-    """Return the key in `17:3`; `17` is short for `17:0`. Raises ConfigError: it is no key."""
-    task, colon, rollout = text.rpartition(":")
-    if not colon:
-        task, rollout = text, "0"
-    if not (task and rollout.isdigit()):
-        raise ConfigError(
-            f"{text!r} is not a rollout", hint="TASK:ROLLOUT, such as 17:3; both count from 0"
-        )
-    return (int(task) if task.isdigit() else task), int(rollout)
 
 
 def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
@@ -202,6 +193,8 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
             **({"report": shown(report)} if report.is_file() else {}),
         }
     )
+    if entry.state is api.RunState.STOPPED and not entry.problem:
+        notice(how_to_resume(outputs))
     line = f"one rollout: palestra show {args.subject} TASK:ROLLOUT"
     try:
         rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
@@ -218,6 +211,20 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
         notice(f"one of them: palestra show {args.subject} {key}")
     else:
         notice(line)
+
+
+def how_to_resume(outputs: Sequence[Path]) -> str:
+    """Return how a run that stopped goes on: its own command, where it is one of `palestra` that can
+    be repeated as it was recorded.
+    """
+    advice = advice_about(outputs)("the command that collected the run, with --resume, goes on")
+    command = run_head(outputs).command
+    if len(outputs) != 1 or not command.startswith("palestra ") or MASK in command:
+        return advice
+    words = [word for word in shlex.split(command) if word not in {"--overwrite", "--resume"}]
+    has_output = any(word in _OUTPUT or word.startswith("--output=") for word in words)
+    options = [] if has_output else ["--output", shown(outputs[0])]
+    return f"{advice}: {shlex.join([*words, *options, '--resume'])}"
 
 
 def _show_failures(groups: Sequence[FailureGroup]) -> None:

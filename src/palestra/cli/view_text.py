@@ -9,11 +9,11 @@ from palestra.analysis import amount, visible_line
 from palestra.api import secret_mask
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.listing import mean_text, started_text, state_text
-from palestra.cli.showing import rollout_key, show_rollout
+from palestra.cli.showing import show_rollout
 from palestra.cli.tables import print_table
 from palestra.config import masked_texts
 from palestra.errors import ConfigError, InputDataError
-from palestra.records import RolloutRecord, rollout_record
+from palestra.records import RolloutRecord, rollout_key, rollout_record
 from palestra.rollouts import outputs_of
 from palestra.schema import bare_name
 from palestra.settings import ViewArgs

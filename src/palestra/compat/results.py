@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import ResponseValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.responses import Response as HttpResponse
 
 from palestra.compat.refused_answers import naming_refusals
@@ -41,6 +41,8 @@ _REWARDS: Final = {
     "/run": ServerType.AGENT,
 }
 """Endpoints whose answers have a reward, and the type of the server that has them."""
+
+_NUMBER: Final = TypeAdapter(float)
 
 _WHOLE_RESULTS: Final = frozenset({"/verify", "/run"})
 """Those of them whose answers are the whole row."""
@@ -120,11 +122,12 @@ def _returned(value: Any, route: APIRoute, where: str) -> Any:
     if isinstance(value, Mapping):
         missing = _missing_fields(value, model)
         if not missing:
+            _refuse_wrong_kind(value, route, where)
             return value
         lacks = f" without {', '.join(missing)}"
     elif value is not None and not (route.path in _WHOLE_RESULTS and _is_no_result(value)):
         return value
-    is_model = isinstance(model, type) and issubclass(model, BaseModel)
+    is_model = _is_pydantic(model)
     expected = model.__name__ if is_model else "a result with a reward"
     kind = type(value).__name__
     returned = "None" if value is None else f"a {kind}{lacks} ({short_repr(value)})"
@@ -136,13 +139,34 @@ def _returned(value: Any, route: APIRoute, where: str) -> Any:
     )
 
 
+def _refuse_wrong_kind(value: Mapping[str, Any], route: APIRoute, where: str) -> None:
+    """Raise CallError: the reward in a mapping is no number, where the response model needs one."""
+    model = route.response_model
+    field = model.model_fields.get("reward") if _is_pydantic(model) else None
+    if field is None or field.annotation is not float or FAILURE_CLASS in value:
+        return
+    reward = value.get("reward")
+    try:
+        _NUMBER.validate_python(reward)
+    except ValidationError:
+        kind = "" if reward is None else f" ({type(reward).__name__})"
+        raise fault_of(_REWARDS[route.path], route.path)(
+            f"{where} returned the reward {short_repr(reward)}{kind}, which is no number",
+            hint=f"return a number as the reward from `{route.name}`, such as 1.0",
+        ) from None
+
+
+def _is_pydantic(model: Any) -> bool:
+    return isinstance(model, type) and issubclass(model, BaseModel)
+
+
 def _is_no_result(value: Any) -> bool:
     return isinstance(value, int | float | str | bytes) or type(value) in {tuple, list, set}
 
 
 def _missing_fields(value: Mapping[str, Any], model: Any) -> list[str]:
     """Return the fields that the response model requires and a mapping lacks."""
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+    if not _is_pydantic(model):
         return []
     validators = model.__pydantic_decorators__.model_validators.values()
     if any(validator.info.mode != "after" for validator in validators):

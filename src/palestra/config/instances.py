@@ -246,7 +246,9 @@ class _BlockReader:
     def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
         bare = next((folder for folder in folders if folder.is_dir()), None)
         if bare is not None:
-            return f"{self._where}: the folder {bare} has no {entrypoint}"
+            files = [file.name for file in bare.glob("*.py")]
+            near = did_you_mean(entrypoint, files)
+            return f"{self._where}: the folder {bare} has no {entrypoint}{near}"
         import difflib
 
         names = sorted({name for folder in folders for name in _servers_beside(folder)})

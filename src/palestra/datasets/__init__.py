@@ -9,6 +9,7 @@ from palestra.datasets.entries import (
     Download,
     GitlabIdentifier,
     HuggingFaceIdentifier,
+    dataset_type_problems,
     datasets_of_agents,
 )
 from palestra.datasets.hub import UploadTarget, check_rows, open_hub, target_of
@@ -99,6 +100,7 @@ __all__ = [
     "contradictions",
     "copy_skills",
     "credentials_in",
+    "dataset_type_problems",
     "datasets_of_agents",
     "differences",
     "doors_in",

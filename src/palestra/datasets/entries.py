@@ -195,6 +195,15 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
     return tuple(agent_datasets)
 
 
+def dataset_type_problems(instances: Iterable[InstanceConfig]) -> tuple[Problem, ...]:
+    """Return the problems of datasets of agents with another type than the known ones."""
+    try:
+        datasets_of_agents(instances)
+    except ConfigError as error:
+        return tuple(problem for problem in error.problems if problem.key.endswith(".type"))
+    return ()
+
+
 def _problems(
     agent: InstanceConfig, number: int, fields: JsonObject, error: ValidationError
 ) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ from palestra.doctor.reading import LogObservation, LogReading, Rank
 from palestra.doctor.staleness import stale_inputs
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
+from palestra.schema import reverify_in, the_command
 
 MOST_EVIDENCE: Final = 8
 MOST_UNKNOWN: Final = 5
@@ -265,7 +266,8 @@ def _symptom_and_remedy(
             f"unknown: recorded as a failure of {group.layer.value}, but no known cause matches it",
             first.hint or f"read the quoted lines; looked at: {'; '.join(looked_at)}",
         )
-    return group.signature.why, group.signature.action(group.named)
+    commands = {reverify_in(observation.hint) for observation in group.observations} - {""}
+    return group.signature.why, group.signature.action(group.named, reverify=the_command(commands))
 
 
 def _evidence(

@@ -111,6 +111,7 @@ class KnownCause(StrEnum):
     OUTPUT_EXISTS = "cache.output-exists"
     OUTPUT_IN_USE = "cache.in-use"
     NO_ANSWER_IN_TIME = "throughput.no-answer"
+    STILL_GOING = "throughput.still-going"
 
 
 _MARK: Final = re.compile(r" \[cause: ([a-z]+\.[a-z0-9-]+)\]$")

@@ -13,7 +13,14 @@ from palestra.fleet.loading import load_server_class
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
 from palestra.observability import recorder_for
 from palestra.schema import JsonDict
-from palestra.server import EnvironmentServer, ModelServer, ResourcesServer, Server, own_frames
+from palestra.server import (
+    EnvironmentServer,
+    ModelServer,
+    ResourcesServer,
+    Server,
+    authors_line,
+    own_frames,
+)
 from palestra.transport import (
     CONNECTOR_LIMIT,
     ASGIApp,
@@ -135,9 +142,12 @@ def starting(name: str) -> Iterator[None]:
     except PalestraError:
         raise
     except Exception as error:
-        raise ServerDied(
-            f"{name} could not start: {type(error).__name__}: {error}\n{own_frames(error)}"
-        ) from error
+        message = f"{name} could not start: {type(error).__name__}: {error}"
+        if line := authors_line(error):
+            raise ServerDied(
+                f"{message}, at {line}", hint="correct that line of the server's code"
+            ) from error
+        raise ServerDied(f"{message}\n{own_frames(error)}") from error
 
 
 async def start_server(

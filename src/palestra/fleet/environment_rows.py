@@ -105,7 +105,9 @@ async def _elsewhere(request: RowRequest, venvs: Path) -> FileRows:
 def _contents(request: RowRequest) -> FileRows:
     env = load_environment(request.path, request.class_name, settings=request.settings)
     records = None if request.data is None else rows_in(*request.data)
-    rows = tuple(env.rows(records, cache=request.cache, files=request.data or ()))
+    warnings = list(env.warnings())
+    files = request.data or ()
+    rows = tuple(env.rows(records, cache=request.cache, files=files, warn=warnings.append))
     data = env.cls.data
     return FileRows(
         name=env.name,
@@ -114,7 +116,7 @@ def _contents(request: RowRequest) -> FileRows:
         description=(env.cls.__doc__ or "").strip().partition("\n")[0],
         data_path=str(data) if isinstance(data, str | Path) else "",
         has_gold=bool(getattr(env.cls, "gold", "")),
-        warnings=env.warnings(),
+        warnings=tuple(warnings),
     )
 
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Final, Self, final
 from palestra.config import InstanceConfig, Redactor, ResolvedConfig, ServerType
 from palestra.errors import (
     ConfigError,
-    DeadlineExceeded,
-    InfraError,
     PalestraError,
     ServerDied,
 )
@@ -38,6 +36,7 @@ from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.ray_clusters.place import RayPlace
+from palestra.fleet.remote import await_remote, why_silent
 from palestra.fleet.server_processes import ServerProcesses
 from palestra.fleet.sockets import (
     check_hosts,
@@ -55,7 +54,7 @@ from palestra.fleet.venvs import (
 )
 from palestra.server import Server
 from palestra.system import allow_longer_stop, raise_descriptor_limit
-from palestra.transport import ASGIApp, HttpRequest, Target, new_id
+from palestra.transport import ASGIApp, Target, new_id
 
 if TYPE_CHECKING:
     from palestra.fleet.server_profiles.attributed import ProfiledServer
@@ -226,7 +225,8 @@ class Fleet:
         # Making an environment has a limit of its own, and takes as long as the network does.
         python = await self._interpreter(instance) if placement == PROCESS else None
         limit_s = start_timeout_of(self.config.tree)
-        limit = asyncio.timeout(limit_s)
+        # A remote server's own error at the limit says more.
+        limit = asyncio.timeout(limit_s if placement != REMOTE else None)
         try:
             with starting_within(limit_s):
                 async with limit:
@@ -235,7 +235,7 @@ class Fleet:
                     elif placement == EMBEDDED:
                         await self._embed(instance, sockets)
                     else:
-                        await self._wait_ready(instance.name)
+                        await self._reach(instance.name, limit_s)
                         asking = asyncio.create_task(self._ask_remote(instance.name))
                         self._watchers.append(asking)
         except TimeoutError:
@@ -342,6 +342,11 @@ class Fleet:
             await self._processes.start(self.instances[instance.name], order, python, sock)
         await self._wait_ready(instance.name)
 
+    async def _reach(self, name: str, limit_s: float) -> None:
+        running = self.instances[name]
+        await await_remote(running, self.client.http, limit_s=limit_s, token=self._token)
+        running.state = InstanceState.HEALTHY
+
     async def _ask_remote(self, name: str) -> None:
         """Check every `REMOTE_EVERY_S` seconds whether a remote server answers, and record its
         state.
@@ -350,7 +355,7 @@ class Fleet:
         answered_at = time.monotonic()
         while True:
             await asyncio.sleep(REMOTE_EVERY_S)
-            if await self._answers(running.urls[0]):
+            if not await why_silent(running.urls[0], self.client.http):
                 answered_at = time.monotonic()
                 running.state, running.reason = InstanceState.HEALTHY, ""
             elif (silent_s := time.monotonic() - answered_at) >= STUCK_AFTER_S:
@@ -360,20 +365,11 @@ class Fleet:
     async def _wait_ready(self, name: str) -> None:
         running = self.instances[name]
         for url in running.urls:
-            while not await self._answers(url):
+            while await why_silent(url, self.client.http):
                 if self.failure is not None:
                     raise self.failure
                 await asyncio.sleep(0.05)
         running.state = InstanceState.HEALTHY
-
-    async def _answers(self, url: str) -> bool:
-        try:
-            reply = await self.client.http.send(
-                HttpRequest("GET", url + "/", timeout_s=2, direct=True)
-            )
-        except (InfraError, DeadlineExceeded):
-            return False
-        return reply.status < 500
 
     # Stopping
 

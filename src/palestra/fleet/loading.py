@@ -35,6 +35,12 @@ ENTRYPOINT: Final = "app.py"
 _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _SERVED = re.compile(r"^\s+(?:app = )?(\w+)\.run_webserver\(", re.MULTILINE)
 
+_IMPORTS_FOREIGN: Final = re.compile(rf"^\s*(?:from|import) {REPLACED}\b", re.MULTILINE)
+_OWN_BASES: Final = (
+    "subclass ResourcesServer, Agent, ModelServer or Environment, or use @palestra.environment"
+)
+_FOREIGN_BASES: Final = f"subclass SimpleResourcesServer, SimpleResponsesAPIAgent or SimpleResponsesAPIModel of {REPLACED}"
+
 
 def load_module(path: Path) -> ModuleType:
     """Import the file at `path`. A file of Palestra is imported by its package name.
@@ -90,12 +96,35 @@ def load_server_class(path: Path, class_name: str = "") -> type[Server]:
     names = [*_not_extended(environments), *(cls.__name__ for cls in last)]
     if not names:
         _refuse_real_framework(module, path)
+        _refuse_unfinished(module, path)
     found_names = ", ".join(names) or "none"
     raise ConfigError(
         f"{path} must define exactly one server class or environment; found: {found_names}",
-        hint="subclass ResourcesServer, Agent, ModelServer or Environment, or use "
-        "@palestra.environment",
+        hint=_FOREIGN_BASES if _uses_foreign_names(path) else _OWN_BASES,
     )
+
+
+def _uses_foreign_names(path: Path) -> bool:
+    """Whether the file imports the package that the aliases replace."""
+    return _IMPORTS_FOREIGN.search(path.read_text()) is not None
+
+
+def _refuse_unfinished(module: ModuleType, path: Path) -> None:
+    """Raise ConfigError when the file has a server class that lacks a required method."""
+    members: list[Any] = list(vars(module).values())
+    for cls in members:
+        if (
+            inspect.isclass(cls)
+            and cls.__module__ == module.__name__
+            and (issubclass(cls, Server) or hasattr(cls, FOREIGN))
+            and inspect.isabstract(cls)
+        ):
+            names = sorted(getattr(cls, "__abstractmethods__", ()))
+            line = inspect.getsourcelines(cls)[1]
+            raise ConfigError(
+                f"{path}:{line}: {cls.__name__} does not define {', '.join(names)}",
+                hint=f"define {' and '.join(names)} in {cls.__name__}",
+            )
 
 
 def _refuse_mixture(path: Path, classes: list[type[Any]]) -> None:

@@ -76,4 +76,6 @@ def read_refusal(server: str, line: str) -> PalestraError:
     message, hint, code = orjson.loads(line.removeprefix(REFUSAL_MARK))
     if code == ConfigError.exit_code:
         return ConfigError(message, hint=hint)
-    return ServerDied(f"server {server} could not run: {message}", hint=hint)
+    if not message.startswith(f"{server} could not start"):
+        message = f"server {server} could not run: {message}"
+    return ServerDied(message, hint=hint)

@@ -29,6 +29,7 @@ from palestra.fleet.build import (
     profiler_for,
     server_client,
     start_server,
+    starting,
     stop_server,
 )
 from palestra.fleet.child import STOP_S
@@ -72,7 +73,8 @@ async def serve(order: WorkOrder) -> None:
     client = server_client(targets, order.tree, token=order.token)
     ray = RayPlace.decode(order.ray)
     ray.notice_import(order.tree)
-    server = build_server(instance, client)
+    with starting(instance.name):
+        server = build_server(instance, client)
     await ray.connect(instance.folder)
     server.secure(secret=order.secret, token=order.token, worker=order.worker)
     profiler = profiler_for(order.tree, shared=False)
@@ -81,7 +83,8 @@ async def serve(order: WorkOrder) -> None:
         served = profiler.start().over(server, name=order.process_name, token=order.token)
     try:
         with _until_signalled():
-            app = await start_server(server, local=served)
+            with starting(instance.name):
+                app = await start_server(server, local=served)
             with dumping_tasks(server.palestra_in_flight.lines):
                 async with (
                     rare_collections(),

@@ -16,10 +16,12 @@ from palestra.programs.gym_flags import FlagKind, GymFlag
 from palestra.programs.gym_selectors import CONFIG_PATHS, SELECTORS, Selector
 from palestra.programs.spelling import (
     PALESTRA,
+    argument_of,
     command_words,
     has_flags,
     takes_overrides,
     typed_program,
+    with_arguments,
     with_commands_of,
     with_flags_of,
 )
@@ -37,6 +39,7 @@ __all__ = [
     "GymFlag",
     "Selector",
     "actions_of",
+    "argument_of",
     "collector_of",
     "collector_program",
     "command_at",
@@ -44,6 +47,7 @@ __all__ = [
     "has_flags",
     "takes_overrides",
     "typed_program",
+    "with_arguments",
     "with_commands_of",
     "with_flags_of",
 ]

@@ -3,7 +3,7 @@
 import shlex
 from typing import Final
 
-from palestra.programs.spelling import PALESTRA
+from palestra.programs.spelling import PALESTRA, PYTHON
 
 _COLLECTORS: Final = (
     ("palestra", "eval"),
@@ -17,6 +17,8 @@ _COLLECTORS: Final = (
     ("nemo_gym_e2e_collect_rollouts",),
 )
 """The commands that take rows and write rollouts."""
+_CALLS: Final = ("palestra.evaluate(", "palestra.collect(")
+"""How calls in Python that do so begin."""
 
 
 def collector_of(recorded: str) -> tuple[tuple[str, ...], list[str]]:
@@ -34,8 +36,10 @@ def collector_of(recorded: str) -> tuple[tuple[str, ...], list[str]]:
 
 
 def collector_program(recorded: str) -> str:
-    """Return the program that a recorded command calls, as `with_flags_of` takes it: `palestra` for a
-    command that collects no rollouts, such as a call in Python.
+    """Return the program that a recorded command calls, as `with_flags_of` takes it: `python` for a
+    call in Python, and `palestra` for a command that collects no rollouts.
     """
+    if recorded.startswith(_CALLS):
+        return PYTHON
     words, _ = collector_of(recorded)
     return " ".join(words[:2] if words[1:2] == ("gym",) else words[:1]) or PALESTRA

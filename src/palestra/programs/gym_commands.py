@@ -185,7 +185,7 @@ EVAL: Final = (
             *CONFIGS, *SELECTED, *MODEL,
             text("--split", "train, validation, benchmark or example.", "split"),
             INPUT, OUTPUT,
-            text("--agent -a", "The agent for rows without one.", "agent_name"),
+            text("--agent -a", "The agent for rows without agent_ref.", "agent_name"),
             switch("--no-serve", "Use the servers that are already running."),
             RESUME, LIMIT,
             value("--num-repeats", "Rollouts per task.", "num_repeats"),

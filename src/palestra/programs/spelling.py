@@ -4,11 +4,12 @@ Hints quote commands as `palestra` spells them. A user of `gym`, `ng` or `ng_*` 
 that has the same work there. A command stays as it is when there is none, or when one of its flags
 is missing there. Quoted overrides become the flags that `gym eval run` has for them. Flags, quoted or
 in the middle of a sentence, become the overrides that `ng_*` takes. For `gym`, flags that it lacks do.
+A user of Python reads the arguments of the function.
 """
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -20,10 +21,53 @@ if TYPE_CHECKING:
 
 PALESTRA: Final = "palestra"
 GYM: Final = "gym"
+PYTHON: Final = "python"
+"""Calls of `palestra.evaluate` and `palestra.collect`, as a program."""
 _OUR_PROGRAMS: Final = frozenset({PALESTRA, "__main__.py"})
 _GYM_PROGRAMS: Final = frozenset({GYM, "ng"})
 _FIELD_PREFIXES: Final = ("ng_", "nemo_gym_")
 """How the names of NeMo Gym's older programs start, which Palestra has too."""
+_ARGUMENTS: Final = {
+    "agent_name": "agent",
+    "config_paths": "configs",
+    "input": "data",
+    "learnability": "by_learnability",
+    "input_jsonl_fpath": "data",
+    "num_repeats": "repeats",
+    "num_samples_in_parallel": "concurrency",
+    "out": "path",
+    "output_jsonl_fpath": "output",
+    "responses_create_params": "sampling",
+    "resume_from_cache": "resume",
+    "rollout_timeout": "rollout_timeout_s",
+    "target": "environment",
+    "timeout": "timeout_s",
+}
+"""The settings and the flags that Python's functions call by another name."""
+_OF_COLLECTIONS: Final = frozenset(
+    {"concurrency", "limit", "max_attempts", "output", "repeats", "resume", "rollout_timeout_s"}
+)
+"""The arguments that `evaluate` and `collect` share."""
+_SWITCHES: Final = frozenset(
+    {
+        *("allow_different_rows", "allow_partial", "allow_unmatched", "decided_only", "failed"),
+        *("fresh_judge", "overwrite", "resume", "with_failures"),
+    }
+)
+"""The arguments that are True or False."""
+_STARTS_AGAIN: Final = re.compile(
+    r"start again(?: with --overwrite"
+    r"|: `--on-stale restart` \(or `--overwrite`\) moves that run to <name>\.bak)"
+)
+"""Advice to replace a run, which `evaluate` and `collect` do not do."""
+_FUNCTIONS: Final = {
+    "diagnose": "Run.diagnose()",
+    "diagnose RUN": "Run.diagnose()",
+    "runs": "palestra.runs()",
+}
+"""The functions with the work of a command."""
+_OVERRIDES_TOO: Final = re.compile(r" \(or `\+[^`]+`\)")
+"""The overrides that do the same as a flag."""
 _QUOTED_OVERRIDES: Final = re.compile(r"`(\+[^`]+)`")
 _QUOTED_FLAGS: Final = re.compile(r"`(--[a-z][^`]*)`")
 _QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
@@ -84,6 +128,8 @@ def with_flags_of(program: str, text: str, *, only_of_collections: bool = False)
 
     `only_of_collections`: the other flags are of another program, and stay.
     """
+    if program == PYTHON:
+        return with_arguments(text, _OF_COLLECTIONS)
     if not (_is_gym(program) or takes_overrides(program)):
         return text
 
@@ -91,6 +137,44 @@ def with_flags_of(program: str, text: str, *, only_of_collections: bool = False)
         if only_of_collections and not _is_of_collections(flag):
             return ""
         return _flag_of(program, flag, value)
+
+    return _with_flags(text, changed)
+
+
+def argument_of(setting: str) -> str:
+    """Return how Python's functions name a setting: `sampling.temperature` for
+    `responses_create_params.temperature`.
+    """
+    name, dot, key = setting.partition(".")
+    return f"{_ARGUMENTS.get(name, name)}{dot}{key}"
+
+
+def with_arguments(text: str, names: Collection[str]) -> str:
+    """Return `text` for users of a function of Python with arguments of these names: flags are its
+    arguments, and some quoted commands are functions.
+    """
+
+    def changed(flag: str, value: str) -> str:
+        name = argument_of(flag.removeprefix("--").replace("-", "_"))
+        if name not in names:
+            return ""
+        if name in _SWITCHES:
+            return f"{name}=True {value}".rstrip()
+        return f"{name}={value}" if value else name
+
+    def quoted(match: re.Match[str]) -> str:
+        function = _FUNCTIONS.get(match[1])
+        return f"`{function}`" if function else match[0]
+
+    if "overwrite" not in names:
+        text = _STARTS_AGAIN.sub("choose another output", text)
+    return _with_flags(_QUOTED.sub(quoted, _OVERRIDES_TOO.sub("", text)), changed)
+
+
+def _with_flags(text: str, changed: Callable[[str, str], str]) -> str:
+    """Return `text` with each flag as `changed` writes it, with its value; where this is empty, the
+    flag stays.
+    """
 
     def flag(match: re.Match[str]) -> str:
         return changed(match[1], match["value"] or "") or match[0]

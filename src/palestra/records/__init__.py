@@ -11,6 +11,7 @@ from palestra.records.rollout_records import (
     attempt_of,
     failure_groups,
     record_of,
+    rollout_key,
     rollout_record,
     tools_of,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "failure_groups",
     "list_runs",
     "record_of",
+    "rollout_key",
     "rollout_record",
     "run_entry",
     "tools_of",

@@ -22,7 +22,7 @@ from palestra.analysis import (
 from palestra.causes import FailureMeanings, innermost, one_line
 from palestra.config import masked_texts
 from palestra.datasets import open_rows
-from palestra.errors import InputDataError
+from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.rollouts import announcement_of, ask_collection, why_unscored
 from palestra.schema import (
@@ -41,6 +41,10 @@ from palestra.schema import (
     with_compressed,
 )
 
+_PAIR: Final = re.compile(r"(\d+)[-/.,](\d+)")
+"""A rollout whose indices have no colon between them."""
+_OF_QUERIES: Final = re.compile(r"[<>=:\s]")
+"""What queries have, and no task's name."""
 _PROTOCOL: Final = frozenset(
     {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, REWARD_COMPONENTS, "reward", "response", "agent_ref"}
 )
@@ -204,6 +208,18 @@ def tools_of(row: JsonObject) -> list[JsonDict]:
     return [dict(tool) for tool in tools or () if isinstance(tool, Mapping)]
 
 
+def rollout_key(text: str) -> tuple[TaskIndex, int]:
+    """Return the key in `17:3`; `17` is short for `17:0`. Raises ConfigError: it is no key."""
+    task, colon, rollout = text.rpartition(":")
+    if not colon:
+        task, rollout = text, "0"
+    if not (task and rollout.isdigit()):
+        raise ConfigError(
+            f"{text!r} is not a rollout", hint="TASK:ROLLOUT, such as 17:3; both count from 0"
+        )
+    return (int(task) if task.isdigit() else task), int(rollout)
+
+
 def rollout_record(outputs: Sequence[Path], task: TaskIndex, rollout: int) -> RolloutRecord:
     """Return one rollout of a run. `outputs`: the run's output, or those of its shards.
 
@@ -296,14 +312,24 @@ def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> I
     if task in rollouts_of:
         return InputDataError(
             f"task {task} has no rollout {rollout}: it has 0 to {rollouts_of[task]}",
-            hint=f"show {task}:{rollouts_of[task]}",
+            hint=f"its last one is {task}:{rollouts_of[task]}",
         )
     names = list(rollouts_of)
     numbers = f"{names[0]} to {names[-1]}" if len(names) > 1 else str(names[0])
     return InputDataError(
         f"the run has no task {task}: it has {amount(len(names), 'task')}, {numbers}",
-        hint=f"a rollout is written TASK:ROLLOUT: show {names[0]}:0",
+        hint=_how_to_name_one(str(task), f"{names[0]}:0"),
     )
+
+
+def _how_to_name_one(typed: str, example: str) -> str:
+    """Return how a rollout is named, from what was typed for its task."""
+    if pair := _PAIR.fullmatch(typed):
+        example = f"{pair[1]}:{pair[2]}"
+    how = f"a rollout is written TASK:ROLLOUT, such as {example}"
+    if _OF_QUERIES.search(typed):
+        return f"{how}; queries are for `palestra view` and for run.rollouts(…) in Python"
+    return how
 
 
 def _remedy(row: JsonObject, failures: Sequence[JsonObject]) -> str:

@@ -74,6 +74,7 @@ from palestra.rollouts.reverification.files import (
     record_stopped,
     rows_to_verify,
     stopped_rows,
+    unused_reverified,
 )
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
@@ -206,6 +207,7 @@ __all__ = [
     "stopped_rows",
     "unfinished_rollouts",
     "unknown_field",
+    "unused_reverified",
     "whole_or_absent",
     "why_not_writable",
     "why_unscored",

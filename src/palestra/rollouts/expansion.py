@@ -6,6 +6,7 @@ streamed: memory use is one digest and two numbers per distinct task.
 
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -82,7 +83,8 @@ class Expansion:
         self._with_index: Place | None = None
         self._without_index: Place | None = None
         self.digest = hashlib.sha256()
-        self.agents_used: set[str] = set()
+        self.rows_of_agents: Counter[str] = Counter()
+        """The number of input rows of each agent."""
         self.places: dict[int, Place] = {}
         self.rollouts = 0
         """Rollouts of the whole run so far, whatever share of them is written."""
@@ -198,7 +200,7 @@ class Expansion:
             agent_names = ", ".join(sorted(self._known_agents)) or "none"
             near = did_you_mean(name, self._known_agents)
             yield f"agent {name!r} does not exist (agents: {agent_names}){near}"
-        self.agents_used.add(name)
+        self.rows_of_agents[name] += 1
         row[AGENT_REF] = {"type": AGENT_TYPE, "name": name}
 
     def _only_agent(self) -> str | None:

@@ -7,6 +7,7 @@ writes only the rows of its share.
 
 import contextlib
 import errno
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,7 +34,8 @@ class Materialized:
     tasks: int
     rollouts: int
     input_digest: str
-    agents: tuple[str, ...]
+    rows_of_agents: Mapping[str, int]
+    """The number of input rows of each agent that the rows go to."""
     run_tasks: int
     """The number of tasks in the whole run."""
     run_rollouts: int
@@ -44,6 +46,11 @@ class Materialized:
     """Task index -> the number of its rollouts."""
     made_folders: tuple[Path, ...] = ()
     """The folders that were created, innermost first."""
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that the rows go to, sorted."""
+        return tuple(sorted(self.rows_of_agents))
 
 
 def materialize(
@@ -87,7 +94,7 @@ def _expanded(
         run_tasks=expansion.tasks,
         run_rollouts=expansion.rollouts,
         input_digest=expansion.digest.hexdigest(),
-        agents=tuple(sorted(expansion.agents_used)),
+        rows_of_agents=expansion.rows_of_agents,
         places=expansion.places,
         repeats=repeats,
     )
@@ -103,7 +110,7 @@ def _taken_over(
     problems = RowProblems()
     first_places: dict[int, Place] = {}
     repeats: dict[int, int] = {}
-    used: set[str] = set()
+    used: Counter[str] = Counter()
     rollouts = 0
     for source, line in lines_of_all(settings.inputs):
         row_place = Place(source.path, line.number)
@@ -115,7 +122,7 @@ def _taken_over(
         write(_line_of(line.row))
         first_places.setdefault(key.task, row_place)
         repeats[key.task] = max(key.rollout + 1, repeats.get(key.task, 0))
-        used.add(line.row[AGENT_REF]["name"])
+        used[line.row[AGENT_REF]["name"]] += 1
         rollouts += 1
     problems.raise_if_any()
     return Materialized(
@@ -124,7 +131,7 @@ def _taken_over(
         run_tasks=inputs.run_tasks,
         run_rollouts=inputs.run_rollouts,
         input_digest=inputs.input_digest,
-        agents=tuple(sorted(used)),
+        rows_of_agents=used,
         places=first_places,
         repeats=repeats,
     )

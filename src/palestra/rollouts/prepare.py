@@ -32,7 +32,15 @@ from palestra.rollouts.recorded import (
     scored_keys,
 )
 from palestra.rollouts.results import has_answers, reverify_command
-from palestra.schema import JsonDict, JsonObject, RolloutKey, RunPaths, key_of, read_jsonl
+from palestra.schema import (
+    SELECT_FAILED,
+    JsonDict,
+    JsonObject,
+    RolloutKey,
+    RunPaths,
+    key_of,
+    read_jsonl,
+)
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import (
     is_gone,
@@ -51,6 +59,8 @@ killed command."""
 
 
 _OTHER_ROWS: Final = "the input rows differ"
+_REQUESTED: Final = "rollouts requested: "
+_NUM_REPEATS: Final = "num_repeats"
 _MAYBE_OTHER_ROWS: Final = "the rows of the input file may have changed, too"
 
 
@@ -154,7 +164,7 @@ def plan(
     if existing and not resumes and not settings.overwrite:
         raise InputDataError(
             f"{existing[0]} exists already",
-            hint="continue that run with --resume, or replace it with --overwrite",
+            hint="continue that run with --resume, or start again with --overwrite",
             cause=KnownCause.OUTPUT_EXISTS,
         )
     old = read_manifest(paths.manifest) if resumes else None
@@ -177,6 +187,7 @@ def plan(
                 else (_nothing_to_resume(paths.output),)
             ),
             *map(_selected, new.selected_from),
+            *_warnings(settings, inputs),
         ),
         found=found_files,
     )
@@ -188,7 +199,7 @@ def plan(
             raise StaleRun(
                 f"the run at {paths.output} was made from something else:\n  "
                 + "\n  ".join(changed),
-                hint=f"{_undo(old, new)}; or start again: `--on-stale restart` (or "
+                hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or "
                 "`--overwrite`) moves that run to <name>.bak" + _kept_answers(paths, settings),
                 cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
             )
@@ -203,7 +214,7 @@ def plan(
         accounting=ended_rollouts.accounting,
         done=ended_rollouts.done,
         attempts=ended_rollouts.attempts,
-        notices=(count,),
+        notices=(count, *_warnings(settings, inputs)),
         resumes=True,
     )
 
@@ -217,6 +228,28 @@ def _nothing_to_resume(output: Path) -> str:
     return (
         f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
         + did_you_mean(output.name, outputs)
+    )
+
+
+def _warnings(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
+    """Yield the warnings about the rows of a run."""
+    if settings.limit == 0:
+        yield "warning: `--limit 0` leaves no rows, so nothing runs"
+    yield from _rows_of_another_agent(settings, inputs)
+
+
+def _rows_of_another_agent(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
+    """Yield a warning when rows go to another agent than the one that the command names."""
+    requested = settings.agent_name
+    row_counts = inputs.rows_of_agents
+    other_agents = sorted(row_counts.keys() - {requested})
+    if requested is None or settings.given is not None or not other_agents:
+        return
+    total = sum(row_counts.values())
+    count = total - row_counts.get(requested, 0)
+    yield (
+        f"warning: {count} of {total} rows name {', '.join(other_agents)}, by their agent_ref or "
+        f"their dataset; `--agent {requested}` has no effect on them"
     )
 
 
@@ -279,7 +312,7 @@ def overtaken(paths: RunPaths) -> InputDataError:
     """Return the error that another collection has begun at this output first."""
     return InputDataError(
         f"another collection has begun at {paths.output} in the meantime",
-        hint="choose another output, or wait for that one and --resume it",
+        hint="choose another output, or wait for that one and go on with --resume",
         cause=KnownCause.OUTPUT_IN_USE,
     )
 
@@ -474,7 +507,7 @@ def changes(old: Manifest, new: Manifest, agents: Collection[str]) -> list[str]:
     if _share_of(old) != _share_of(new):
         changed.append(f"shard: {_share_of(old)} -> {_share_of(new)}")
     if old.requested != new.requested:
-        changed.append(f"rollouts requested: {old.requested} -> {new.requested}")
+        changed.append(f"{_REQUESTED}{old.requested} -> {new.requested}")
     return changed
 
 
@@ -486,23 +519,48 @@ def _limit_change(old: Manifest, new: Manifest) -> tuple[str, ...]:
     if not _has_other_limit(old, new):
         return (_OTHER_ROWS,)
     limits = ["none" if run.limit is None else str(run.limit) for run in (old, new)]
-    return (f"limit: {' -> '.join(limits)}", _MAYBE_OTHER_ROWS)
+    limit_change = f"limit: {' -> '.join(limits)}"
+    return (limit_change,) if _reads_same_files(old, new) else (limit_change, _MAYBE_OTHER_ROWS)
+
+
+def _reads_same_files(old: Manifest, new: Manifest) -> bool:
+    """Whether the input files are those of the run `old`, and nobody has written them since."""
+    paths = [Path(name).absolute() for name in new.inputs]
+    if not paths or paths != [Path(name).absolute() for name in old.inputs]:
+        return False
+    with contextlib.suppress(OSError):
+        return all(path.stat().st_mtime < old.started_at for path in paths)
+    return False
 
 
 def _has_other_limit(old: Manifest, new: Manifest) -> bool:
     return old.knows_limit and new.knows_limit and old.limit != new.limit
 
 
-def _undo(old: Manifest, new: Manifest) -> str:
-    """Return what makes the command the one that started the run `old`."""
-    if old.input_digest == new.input_digest or not _has_other_limit(old, new):
+def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
+    """Return what makes the command the one that started the run `old`. `changed`: the lines about
+    the differences.
+    """
+    steps: list[str] = []
+    flags: list[str] = []
+    undone = {_MAYBE_OTHER_ROWS}
+    if old.input_digest != new.input_digest and _has_other_limit(old, new):
+        undone.update(_limit_change(old, new))
+        if old.limit is None:
+            steps.append("leave out the limit")
+        else:
+            flags.append(f"--limit {old.limit}")
+    repeats = [manifest.semantics.get(_NUM_REPEATS) for manifest in (old, new)]
+    if repeats[0] != repeats[1] and isinstance(repeats[0], int):
+        undone.update(line for line in changed if line.startswith(f"{_NUM_REPEATS}: "))
+        flags.append(f"--num-repeats {repeats[0]}")
+    if not steps and not flags:
         return "undo the changes"
-    if old.limit is None:
-        return "leave out the limit to go on with that run, or choose another output"
-    return (
-        f"add --limit {old.limit} (or `+limit={old.limit}`) to go on with that run, or choose another "
-        "output for the other rows"
-    )
+    if flags:
+        steps.append(f"add `{' '.join(flags)}`")
+    if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
+        steps.append("undo the rest")
+    return f"{' and '.join(steps)} to go on with that run, or choose another output"
 
 
 def _share_of(manifest: Manifest) -> str:
@@ -510,14 +568,20 @@ def _share_of(manifest: Manifest) -> str:
 
 
 def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
-    """Return a hint with the command that verifies the stale run's responses again; empty without
-    responses.
+    """Return hints with the commands that verify the stale run's responses again, and that write
+    the tasks of its failed rollouts for a run of their own. Each is empty without such rollouts.
     """
+    hint = ""
     scored = paths.output.exists() and paths.output.stat().st_size > 0
-    if not (scored or has_answers(paths.failures)):
-        return ""
-    reverify = reverify_command(settings)
-    return f"; what the model has answered already, {reverify} verifies as things are now"
+    if scored or has_answers(paths.failures):
+        reverify = reverify_command(settings)
+        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+    if paths.failures.exists() and paths.failures.stat().st_size > 0:
+        hint += (
+            f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
+            "with that file as --input and another --output runs them alone"
+        )
+    return hint
 
 
 def _read_ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:

@@ -128,9 +128,12 @@ def reverify_command(settings: CollectSettings) -> str:
     return " ".join(filter(None, words))
 
 
-def options_of_reverify(output: Path) -> list[str]:
-    """Return the options that verify all responses of the run with this output again."""
-    reverified = output.with_name(f"{output.stem}_reverified.jsonl")
+def options_of_reverify(output: Path, *, reverified: Path | None = None) -> list[str]:
+    """Return the options that verify all responses of the run with this output again.
+
+    `reverified`: where the new rows go; None: the first name for them, used or not.
+    """
+    reverified = reverified or output.with_name(f"{output.stem}_reverified.jsonl")
     return ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
 
 

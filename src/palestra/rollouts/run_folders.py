@@ -36,9 +36,12 @@ def outputs_of(name: Path | str) -> list[Path]:
     recorded = (with_compressed(file) for file in RunPaths(output).recorded())
     if any(file is not None for file in recorded):
         return [with_compressed(output) or output]
-    raise InputDataError(
-        f"there is no run {name}{did_you_mean_path(path)}", hint="palestra runs lists the runs"
+    problem = (
+        f"{name} is no file of a run"
+        if path.exists()
+        else f"there is no run {name}{did_you_mean_path(path)}"
     )
+    raise InputDataError(problem, hint="`palestra runs` lists the runs")
 
 
 def argument_of(outputs: Sequence[Path]) -> str:

@@ -1,9 +1,11 @@
 """The limits of a program, the sandbox settings, and the result of a run."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from palestra.config import did_you_mean
 
 BackendName = Literal["auto", "bubblewrap", "process", "http"]
 
@@ -58,6 +60,17 @@ class Limits(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, fields: Any) -> Any:
+        unknown = sorted(fields.keys() - cls.model_fields) if isinstance(fields, dict) else []
+        if unknown:
+            raise ValueError(
+                f"there is no limit {unknown[0]!r}{did_you_mean(unknown[0], cls.model_fields)}; the "
+                f"limits: {', '.join(cls.model_fields)}"
+            )
+        return fields
 
     cpu_s: float = Field(default=10.0, gt=0, le=86_400)
     """CPU seconds of all processes and threads of the program."""

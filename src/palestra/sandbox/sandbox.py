@@ -87,6 +87,7 @@ class Sandbox:
         The result describes whatever the program does. Raises `InfraError` when the sandbox itself
         failed, and `ConfigError` as `start` does. Cancelling the call ends the program.
         """
+        _refuse_code(program)
         backend = await self.start()
         stdin_bytes = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
         async with self._slots():
@@ -102,6 +103,7 @@ class Sandbox:
         that may be idle for long, it starts at once and takes a slot only while it answers a
         message. Waiting for a slot counts for no limit. Raises the same errors as `run`.
         """
+        _refuse_code(program)
         backend = await self.start()
         bounds = limits or Limits()
         if rests:
@@ -136,6 +138,14 @@ class Sandbox:
         if self._choosing is None or self._choosing[0] is not loop:
             self._choosing = loop, asyncio.Lock()
         return self._choosing[1]
+
+
+def _refuse_code(program: object) -> None:
+    """Raise TypeError for code in the place of a program."""
+    if not isinstance(program, Program):
+        raise TypeError(
+            f"the sandbox runs a Program, not a {type(program).__name__}: write Program.python(code)"
+        )
 
 
 @final

@@ -69,6 +69,7 @@ from palestra.schema.openapi import (
     request_body,
 )
 from palestra.schema.outcomes import (
+    FORCE,
     RETRIABLE,
     RETRIABLE_CLASSES,
     REWARD_ADVICE,
@@ -107,6 +108,7 @@ from palestra.schema.protocol import (
     TOOL_FAILURES,
     TRANSFORMS,
     TRANSFORMS_VALUE,
+    TURN_LIMIT_REACHED,
     UNUSED_WEIGHTS,
     AggregateMetrics,
     AggregateMetricsRequest,
@@ -214,6 +216,7 @@ __all__ = [
     "FAILURE_JUDGE_ERROR",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
+    "FORCE",
     "GENERATION_IDS",
     "INPUTS_ENDING",
     "JSON_TYPE",
@@ -239,6 +242,7 @@ __all__ = [
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
     "TURN_FIELDS",
+    "TURN_LIMIT_REACHED",
     "UNNAMED_CALL",
     "UNUSED_WEIGHTS",
     "WIRE_TYPES",

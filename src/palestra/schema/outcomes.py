@@ -121,6 +121,10 @@ SELECT_FAILED: Final = "palestra select RUN --failed --out FILE"
 _VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
 """What differs between messages of one cause: quoted values and numbers."""
 
+FORCE: Final = "--force"
+"""The option of a recorded `reverify` command whose environments verify in their live session alone.
+"""
+_JUDGE: Final = " --judge "
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 
@@ -173,9 +177,12 @@ class Unscored:
                     f"{count} that {have} not ended"
                 )
             case Remedy.REVERIFY:
+                if _is_forced(self.reverify):
+                    return self._of_live_sessions(count)
+                judge = " (the judge's model, say)" if _JUDGE in self.reverify else ""
                 return (
-                    "once the verifier (or judge), and any wrong setting in the command, is fixed, "
-                    f"{_of_only(self.reverify or REVERIFY, self.only)} scores "
+                    f"once the verifier (or judge), and any wrong setting in the command{judge}, is "
+                    f"fixed, {_of_only(self.reverify or REVERIFY, self.only)} scores "
                     f"{count} by the kept answers, without the model; --resume alone does not run them"
                 )
             case Remedy.MORE_ATTEMPTS:
@@ -186,6 +193,20 @@ class Unscored:
                     f"{count} {need} a fixed row or environment; `{SELECT_FAILED}` writes their tasks "
                     "for a run of their own, which keeps what is scored"
                 )
+
+    def _of_live_sessions(self, count: int) -> str:
+        """Return the advice for rollouts whose verification needs the session that is gone."""
+        have = "rollout has its answer" if count == 1 else "rollouts have their answers"
+        return (
+            f"{count} {have} kept, but verify needs the live session: once it is fixed, "
+            f"`{SELECT_FAILED}` writes the tasks for new rollouts "
+            f"({_of_only(self.reverify, self.only)} verifies in a fresh session, whose reward may not "
+            "be that of the rollout)"
+        )
+
+
+def _is_forced(reverify: str) -> bool:
+    return FORCE in reverify.split()
 
 
 def _of_only(command: str, rollouts: Collection[str]) -> str:

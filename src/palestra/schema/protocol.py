@@ -38,6 +38,9 @@ OUTSIDE_REWARD_RULES = "outside_reward_rules"
 """The field of a verify response whose reward lies outside the environment's `RewardRules`: the lowest
 and the highest reward of the rules. Absent for other rewards."""
 
+TURN_LIMIT_REACHED = "turn_limit_reached"
+"""The field of a scored row: whether the limit of turns ended the rollout, and not the model or the
+environment. Only in rows of a rollout with a limit."""
 UNUSED_WEIGHTS = "unused_weights"
 """The field of a verify response that lacks a component for some of the environment's `weights`: the
 names of these weights. Absent for other responses."""

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
@@ -92,6 +92,11 @@ def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]
         yield from jsonl_lines(file, most_bytes=most_bytes)
 
 
+_IS_ARRAY: Final = (
+    "the file is one JSON array, not an object a line: `jq -c '.[]' FILE > FILE.jsonl` converts it"
+)
+
+
 def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
     """Yield the lines of an open file in the same form as `read_jsonl`."""
     number = 0
@@ -110,6 +115,9 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
         except orjson.JSONDecodeError as error:
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
+                return
+            if number == 1 and raw.lstrip().startswith(b"["):
+                yield Line(number, None, _IS_ARRAY)
                 return
             problem = f"not JSON ({_reason(raw) or error})"
             yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)

@@ -43,6 +43,7 @@ from palestra.server.capture import (
     TurnsWanted,
 )
 from palestra.server.endpoints import Endpoint, ToolFailure, with_faults
+from palestra.server.environments.awaiting import refuse_judge
 from palestra.server.environments.definition import EnvironmentDefinition
 from palestra.server.environments.environment import Environment, call, class_of, environment
 from palestra.server.environments.interface import EnvironmentConfig, Seeded
@@ -207,6 +208,7 @@ __all__ = [
     "params_from_messages",
     "published_schema",
     "read_only",
+    "refuse_judge",
     "refuse_reward",
     "rows_in",
     "server_class_of",

@@ -54,6 +54,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 _PREFIX: Final = f"/{ROLLOUT_SEGMENT}/"
 
+_OPENS_SESSION: Final = frozenset({"/seed_session", "/reset"})
+"""The paths at which a rollout begins, whatever session its caller had before."""
+
 MOST_PATHS: Final = 256
 """The largest number of paths cached per server: a model may make up tool names without end."""
 
@@ -85,6 +88,12 @@ class SessionCookie:
         except (KeyError, ValueError):
             return None
         return payload if isinstance(payload, dict) else None
+
+    def is_in(self, cookie_header: str) -> bool:
+        """Whether the caller has a cookie of this name, whoever signed it."""
+        if self.name not in cookie_header:
+            return False
+        return self.name in parse_set_cookies(cookie_header.split(";"))
 
     def strayed(self, cookie_header: str) -> str:
         """Return the number of the worker that has the session when it is another process; else ""."""
@@ -169,7 +178,11 @@ class Boundary:
         if scope["path"] == IN_FLIGHT_PATH:
             await _answer(send, 200, self._in_flight.as_json())
             return
-        answer = BoundaryAnswer(send, self._session(scope, headers))
+        session = self._session(scope, headers)
+        if session is not None and session.is_lost and _needs_session(scope):
+            await _answer(send, 500, to_body(_session_lost(self._server)))
+            return
+        answer = BoundaryAnswer(send, session)
         context = _context(headers, row)
         if self._environment:
             context = context.inside_environment()
@@ -265,7 +278,10 @@ class Boundary:
         session: JsonDict = stored or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
-        return _OpenSession(self._cookie, session, None if stored is None else dict(session))
+        # A model server or an agent keeps nothing between two calls that a rollout depends on.
+        is_lost = stored is None and self._environment and self._cookie.is_in(cookies)
+        before = None if stored is None else dict(session)
+        return _OpenSession(self._cookie, session, before, is_lost=is_lost)
 
     async def _release(self, scope: Message, answer: "BoundaryAnswer") -> None:
         """Send the reply that was held back, as no exception came. A body limit (413) is sent as an
@@ -285,14 +301,24 @@ class Boundary:
 
 @final
 class _OpenSession:
-    """The session of one request, and its content when the request came."""
+    """The session of one request, and its content when the request came. `is_lost`: the caller has
+    the session of an environment that another process opened.
+    """
 
-    __slots__ = ("_before", "_cookie", "_session")
+    __slots__ = ("_before", "_cookie", "_session", "is_lost")
 
-    def __init__(self, cookie: SessionCookie, session: JsonDict, before: JsonDict | None) -> None:
+    def __init__(
+        self,
+        cookie: SessionCookie,
+        session: JsonDict,
+        before: JsonDict | None,
+        *,
+        is_lost: bool = False,
+    ) -> None:
         self._cookie = cookie
         self._session = session
         self._before = before
+        self.is_lost = is_lost
 
     def cookies(self) -> list[tuple[bytes, bytes]]:
         """Return the Set-Cookie headers; none when the session has not changed."""
@@ -385,6 +411,17 @@ def _strayed(server: str, worker: str) -> InfraError:
         f"the session of this request belongs to worker {worker} of {server}, but another worker "
         "received the request",
         hint="call the server through server_client, which finds the worker by its cookie",
+    )
+
+
+def _needs_session(scope: Message) -> bool:
+    return scope["method"] == "POST" and scope["path"] not in _OPENS_SESSION
+
+
+def _session_lost(server: str) -> InfraError:
+    return InfraError(
+        f"{server} was restarted during this rollout: the session that it had opened is gone",
+        hint="another attempt opens a new session; find out why the server was restarted",
     )
 
 

@@ -31,6 +31,7 @@ from palestra.errors import (
     to_body,
 )
 from palestra.schema import JsonDict, encode_json
+from palestra.server.author_calls import VERIFY
 from palestra.transport import Activity, add_verify_request, current_call, is_tool_path
 
 NoteFault = Callable[[MutableMapping[str, Any], BaseException], None]
@@ -120,7 +121,9 @@ class RefusalEnvelopes:
             return self._no_such_method(method, path)
         text = detail if isinstance(detail, str) else encode_json(detail).decode()
         message = f"{self._server}{path} answered {status}: {text[:LONGEST_DETAIL]}"
-        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        # What the request model refuses is no answer of the route. A verifier that answers 422 itself
+        # has read the row, and what is wrong is for the verifier to say.
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY and not path.endswith(VERIFY):
             return RowError(message)
         if status in {502, 503, 504}:
             return InfraError(message)

@@ -173,8 +173,12 @@ class Server(BaseModel):
                 message, hint=error.hint, evidence=CallEvidence(problems=error.problems)
             )
         frames = self._palestra_errors.log(self.name, path, error)
-        message = f"{self.name}{path} raised {error_text(error)}"
+        message = f"{self.name}{self.palestra_label(path)} raised {error_text(error)}"
         return self.own_failure(path, message, CallEvidence(traceback=frames))
+
+    def palestra_label(self, path: str) -> str:
+        """Return how messages call what is at `path`."""
+        return path
 
     def _tell_inner_failure(self, error: CallError) -> None:
         """Log that a call to another server failed, in NeMo Gym's wording, if request debugging is

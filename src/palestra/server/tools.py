@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, Field, create_model
 
@@ -24,12 +24,18 @@ class ToolError(Exception):
     """
 
 
-def tool(method: F) -> F:
+@overload
+def tool(method: F) -> F: ...
+@overload
+def tool() -> Callable[[F], F]: ...
+def tool(method: F | None = None) -> F | Callable[[F], F]:
     """Mark a method of a `ResourcesServer` as a tool that the model may call.
 
     Its name, docstring and typed parameters become the tool's schema. A parameter annotated
     with `Session` is filled in and not shown to the model.
     """
+    if method is None:  # @tool()
+        return tool
     setattr(method, _TOOL_MARK, True)
     return method
 
@@ -104,6 +110,35 @@ def tool_schema(method: Callable[..., Any]) -> JsonDict:
         # Strict schemas may not have optional properties: providers reject the request.
         "strict": set(schema["required"]) == set(schema["properties"]),
     }
+
+
+def type_problem(method: Callable[..., Any]) -> str:
+    """Return which parameter of a tool has a type without a schema, and why; empty without one."""
+    try:
+        tool_schema(method)
+    except Exception as error:
+        annotations = getattr(inspect.unwrap(method), "__annotations__", {})
+        for name, annotation in annotations.items():
+            if problem := _annotation_problem(method, name, annotation):
+                return f"{'its result' if name == 'return' else name}: {problem}"
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _annotation_problem(method: Callable[..., Any], name: str, annotation: Any) -> str:
+    def parameter_alone() -> None: ...
+
+    parameter_alone.__annotations__ = {name: annotation}
+    namespace = getattr(inspect.unwrap(method), "__globals__", {})
+    try:
+        kind = get_type_hints(parameter_alone, namespace, include_extras=True)[name]
+        if name != "return" and kind is not Session:
+            fields: JsonDict = {name: (kind, ...)}
+            create_model("arguments", **fields).model_json_schema()
+    except Exception as error:
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        return f"{text or annotation}, {type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
 
 
 _NOTE = re.compile(r"^\s*(?::param\s+)?(\w+)\s*:\s*(.+)$")

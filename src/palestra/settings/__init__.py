@@ -46,6 +46,7 @@ from palestra.settings.collecting import (
 from palestra.settings.collection import (
     AUTO,
     OTHER_AGENTS,
+    PALESTRA_REVERIFY,
     CollectSettings,
     GivenRows,
     InputFile,
@@ -104,6 +105,7 @@ __all__ = [
     "LARGEST_SEED",
     "MAIN",
     "OTHER_AGENTS",
+    "PALESTRA_REVERIFY",
     "AggregateArgs",
     "BenchmarkArgs",
     "CollectArgs",

@@ -36,7 +36,7 @@ from palestra.settings.collection import (
     InputFile,
     Share,
 )
-from palestra.settings.parameters import misspelt_parameters
+from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters
 
 NO_END: Final = frozenset({"none", "null", "never"})
 """Texts that turn a limit off, like 0."""
@@ -173,7 +173,7 @@ class CollectArgs(RunArgs):
         description="Where scored rows go (.jsonl)."
     )
     agent_name: Annotated[str | None, flag("--agent")] = Field(
-        default=None, description="Agent for rows that name none."
+        default=None, description="Agent for rows without agent_ref."
     )
     limit: int | None = Field(default=None, ge=0, description="First n rows; 0 runs none.")
     num_repeats_add_seed: Annotated[
@@ -227,7 +227,8 @@ class CollectArgs(RunArgs):
             details = error.errors(include_url=False)[0]
             key = ".".join(str(step) for step in details["loc"])
             raise of_key(key, sentence_of(details), details["input"]) from None
-        for name, near in misspelt_parameters(value.keys()).items():
+        chat_names = {name: CHAT_NAMES[name] for name in value if name in CHAT_NAMES}
+        for name, near in (chat_names | misspelt_parameters(value.keys())).items():
             raise of_key(
                 name, f"is no parameter of a request (did you mean {near!r}?)", value[name]
             )

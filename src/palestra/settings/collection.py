@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 PATIENCE_S: Final = 120.0
 
+PALESTRA_REVERIFY: Final = "palestra reverify"
 OTHER_AGENTS: Final = "_default"
 """The key of `num_repeats` for agents that it does not name."""
 AUTO: Final = "auto"
@@ -125,7 +126,7 @@ class CollectSettings:
     """
     verified_by: str = ""
     """The arguments that name the environment for `palestra reverify`, used in hints."""
-    reverify_words: str = "palestra reverify"
+    reverify_words: str = PALESTRA_REVERIFY
     """The words that call the command for re-verification, as the user of this run types them."""
     resume_words: str = "--output {} --resume"
     """The options that continue this run, as its user types them. `{}`: the output."""

@@ -25,6 +25,13 @@ _OTHER_PARAMETERS: Final = frozenset(
 )
 """Parameters that some endpoints have beside those of the Responses API."""
 
+CHAT_NAMES: Final = {
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+}
+"""What Chat Completions calls parameters of a request. A Chat Completions endpoint accepts them in a
+row, but no part of Palestra knows them for what they are."""
+
 
 def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
     """Return the parameters of a request that are most likely misspelt, each with the parameter that

@@ -164,6 +164,11 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     fresh_judge: bool = Field(
         default=False, description="Ask judges anew; without it, replay answers."
     )
+    judge: Annotated[str | None, flag("--judge")] = Field(
+        default=None,
+        description="The model of every judge: PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or "
+        "local. It gives the answers that are not stored; with --fresh-judge all.",
+    )
     with_failures: bool = Field(
         default=False,
         description="Also the answers in the run's failures file, whose verification failed.",
@@ -215,7 +220,7 @@ class SelectArgs(JsonArgs):
     rollouts: Annotated[str, Flag(metavar="ROLLOUTS", argument=True)] = Field(
         description="Scored rows of a run: a file, a folder, or a quoted glob of shards."
     )
-    out: Annotated[Path | None, flag("--out", "-o")] = Field(
+    out: Annotated[Path | None, OF_ROWS, flag("--out", "-o")] = Field(
         default=None,
         description="Where the kept tasks go (.jsonl); without it, a preview.",
     )
@@ -253,7 +258,11 @@ class ScoresArgs(JsonArgs):
         description="Rollouts of runs over the same tasks; runs of one name are its seeds. Without "
         "a name: the model that the rollouts name."
     )
-    k: int = Field(default=4, ge=1, description="Attempts of pass@k and maj@k.")
+    k: int | None = Field(
+        default=None,
+        ge=1,
+        description="Attempts of pass@k and maj@k; default 4, or fewer where a model has fewer.",
+    )
     allow_unmatched: bool = Field(
         default=False, description="Leave out tasks that the runs do not share."
     )

@@ -8,10 +8,11 @@ Source of the back-off: "Exponential Backoff And Jitter", AWS Architecture Blog,
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
@@ -107,6 +108,16 @@ class RetryCount:
         self._plan_ends = time.monotonic() + pause_s
         return self._plan
 
+    @contextlib.contextmanager
+    def waiting(self, plan: str) -> Iterator[None]:
+        """Forget the plan when the body is cancelled: its caller has gone, so nothing is sent."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if plan == self._plan:
+                self._plan_ends = 0.0
+            raise
+
     def plan_at(self, now: float) -> str:
         """Return the plan of the latest retry; "" once its pause is over."""
         return self._plan if now < self._plan_ends else ""
@@ -192,7 +203,8 @@ async def with_retries(
         _notice(count, plan)
         if context.activity is not None:
             context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
-        await _pause(pause, reason, patience)
+        with count.waiting(plan):
+            await _pause(pause, reason, patience)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
 
 

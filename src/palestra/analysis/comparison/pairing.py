@@ -64,10 +64,9 @@ def refuse_shared_files(runs: list[str]) -> None:
         for path in rollout_files(run):
             first_run = run_of_file.setdefault(path.resolve(), run)
             if first_run != run or runs.count(run) > 1:
+                is_same = Path(first_run).resolve() == Path(run).resolve()
                 what = (
-                    "was passed twice"
-                    if first_run == run
-                    else (f"belongs to {first_run} and also to {run}")
+                    "was passed twice" if is_same else (f"belongs to {first_run} and also to {run}")
                 )
                 raise InputDataError(
                     f"{path} {what}, so these are not two different runs",

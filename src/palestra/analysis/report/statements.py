@@ -197,6 +197,9 @@ def endings(summary: RunSummary) -> Iterator[Ending]:
     if total.empty_answers:
         nothing = "of the scored: neither text nor a tool call"
         yield Ending("empty answers", total.empty_answers, nothing)
+    if total.at_turn_limit:
+        limit = "of the scored: ended by max_turns of the environment, or max_steps of the agent"
+        yield Ending("turn limit", total.at_turn_limit, limit)
     if total.tool_failures:
         broken = "of the scored: a tool raised what its author did not mean"
         yield Ending("tool failures", total.tool_failures, broken)

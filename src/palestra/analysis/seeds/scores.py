@@ -87,6 +87,11 @@ def majorities_of(run: SeedRun, ks: Sequence[int]) -> dict[int, float]:
     return {k: float(np.nanmean(v)) for k, v in values.items() if not np.isnan(v).all()}
 
 
+def most_rollouts(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex]) -> int:
+    """Return the largest k for which `score_model` scores a model with these runs."""
+    return sum(_Grid.of(run, tasks).width for run in runs)
+
+
 def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> ModelScores:
     """Return the scores of one model on `tasks`, over all its `runs`.
 
@@ -97,8 +102,8 @@ def score_model(runs: Sequence[SeedRun], tasks: Sequence[TaskIndex], k: int) -> 
     joined = _side_by_side(grids)
     if joined.width < k:
         raise ConfigError(
-            f"--k {k} needs {k} rollouts of each task, and {runs[0].name} has {joined.width}",
-            hint=f"collect more rollouts, or pass --k {joined.width}",
+            f"a k of {k} needs {k} rollouts of each task, and {runs[0].name} has {joined.width}",
+            hint=f"collect more rollouts, or choose a k of {joined.width}",
         )
 
     def over_seeds(measure: _Measure, size: int) -> SeedScore:
@@ -232,8 +237,8 @@ def _standard_error(means: FloatArray) -> float | None:
 
 def _too_few_scored() -> ConfigError:
     return ConfigError(
-        "no task has enough scored rollouts for --k",
-        hint="`palestra diagnose RUN` says how to score the others; or choose a smaller --k",
+        "no task has enough scored rollouts for this k",
+        hint="`palestra diagnose RUN` says how to score the others; or choose a smaller k",
     )
 
 

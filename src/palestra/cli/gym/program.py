@@ -88,6 +88,9 @@ def _request(words: Sequence[str], program: str) -> _Answer | tuple[Command, Inv
         return _Answer(program_help(program), 0 if wants_help else 1)
     group, *words_left = words_left
     if group not in GROUPS:
+        if homes := [home for home in GROUPS if command_at(home, group) is not None]:
+            commands = ", ".join(f"`{program} {home} {group}`" for home in homes)
+            raise UsageError(f"{program} has no group {group}", hint=f"did you mean {commands}?")
         raise _unknown(f"{program} has no group {group}", group, GROUPS)
     action = ""
     if command_at(group, "") is None:

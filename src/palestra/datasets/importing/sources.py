@@ -118,11 +118,29 @@ def _json(path: Path) -> Records:
         return
     if isinstance(records, Mapping):
         lists = [value for value in records.values() if isinstance(value, list)]
+        if len(lists) > 1 and _are_tables(records):
+            names = ", ".join(records)
+            raise InputDataError(
+                f"{path} is an object with several lists of rows: {names}",
+                hint="write the list of the wanted rows into a file of its own",
+            )
         records = lists[0] if len(lists) == 1 else [records]
     if not isinstance(records, list):
         raise InputDataError(f"{path} is neither a list of objects nor an object")
     for number, record in enumerate(records, start=1):
         yield Line(number, record)
+
+
+def _are_tables(record: Mapping[Any, Any]) -> bool:
+    """Whether an object holds nothing but lists of objects, such as the splits of a dataset. It may be
+    one row nevertheless, with messages and tools.
+    """
+    lists = record.values()
+    is_row = bool(record.keys() & {"input", "messages", "tools"})
+    return not is_row and all(
+        isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows)
+        for rows in lists
+    )
 
 
 def _table(path: Path) -> Records:

@@ -30,6 +30,7 @@ from palestra.server import (
     RolloutServices,
     own_frames,
     read_only,
+    refuse_judge,
     text_of,
     verdict_of,
 )
@@ -59,7 +60,11 @@ def serve(
         answer: tuple[Any, ...]
         try:
             with calling(context):
-                services = RolloutServices(task=read_only(row), stored_seed=stored_seed)
+                services = RolloutServices(
+                    task=read_only(row),
+                    stored_seed=stored_seed,
+                    make_judge=partial(refuse_judge, env.cls.verify),  # type: ignore[attr-defined]
+                )
                 answer = (VALUE, number, *_verdict(env, services, arguments, where, loop))
         except CallError as error:
             answer = (FAILED, number, encode_json(to_body(error)))

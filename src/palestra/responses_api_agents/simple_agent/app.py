@@ -11,12 +11,15 @@ raised) are sent back to the model as the tool's output. They never end the roll
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from pydantic import Field
 
+from palestra.errors import DeadlineExceeded, KnownCause
 from palestra.schema import (
     FunctionCall,
     FunctionCallOutput,
@@ -115,31 +118,79 @@ async def play_turns(
 ) -> Response:
     """Run the loop, and return the last turn's response with the items and the usage of all turns.
 
-    Raises what the functions raise.
+    Raises what the functions raise. A deadline that passes in a loop of quick turns is an error with
+    the number of turns, and not of the call that happened to be awaited.
     """
+    pace = _Pace()
+    try:
+        return await _turns(
+            params, ask_model, call_tool, reply, max_turns, independent_tool_calls, pace
+        )
+    except DeadlineExceeded as late:
+        if pace.is_of_many_turns():
+            raise pace.deadline_passed(late, max_turns) from late
+        raise
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How far a loop is, and since when. Times are those of the monotonic clock, in seconds."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    began_s: float = field(default_factory=time.monotonic)
+    turn_began_s: float = 0.0
+
+    def is_of_many_turns(self) -> bool:
+        """Whether the time went to several turns, and not to one call that hangs."""
+        now = time.monotonic()
+        return self.turns > 1 and (now - self.turn_began_s) < (now - self.began_s) / 2
+
+    def deadline_passed(self, late: DeadlineExceeded, max_turns: int | None) -> DeadlineExceeded:
+        """Return the error for the rollout. `late`: the error of the call that was awaited."""
+        limit = "set max_turns of the environment, or max_steps of the agent"
+        return DeadlineExceeded(
+            f"{self.turns} model calls and {self.tool_calls} tool calls were made in "
+            f"{time.monotonic() - self.began_s:.0f} s; the rollout was still going at its deadline",
+            hint=f"{limit if max_turns is None else 'lower max_turns'}, or raise rollout_timeout",
+            evidence=late.evidence,
+            cause=KnownCause.STILL_GOING,
+        )
+
+
+async def _turns(
+    params: ResponseCreateParams,
+    ask_model: AskModel,
+    call_tool: CallTool,
+    reply: Reply | None,
+    max_turns: int | None,
+    independent_tool_calls: bool,
+    pace: _Pace,
+) -> Response:
     request = params
     trajectory: list[OutputItem] = []
     usage: Usage | None = None
-    turns = 0
     while True:
+        pace.turn_began_s = time.monotonic()
         turn = await ask_model(request)
-        turns += 1
+        pace.turns += 1
         usage = add_usage(usage, turn.usage)
         trajectory.extend(turn.output)
         calls = [item for item in turn.output if isinstance(item, FunctionCall)]
-        if turn.incomplete_details is not None or (calls and turns == max_turns):
+        if turn.incomplete_details is not None or (calls and pace.turns == max_turns):
             break
         if calls:
             trajectory.extend(await _run_tools(calls, call_tool, independent_tool_calls))
+            pace.tool_calls += len(calls)
         else:
             observation = None if reply is None else await reply(turn)
-            if observation is None or turns == max_turns:
+            if observation is None or pace.turns == max_turns:
                 break
             trajectory.append(
                 _make_message({"role": "user", "content": observation, "type": "message"})
             )
         request = changed(params, {"input": [*_as_items(params.input), *trajectory]})
-    if turns == 1:
+    if pace.turns == 1:
         return turn
     return changed(turn, {"output": trajectory, "usage": usage})
 

@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from palestra.config import nearest
 from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, ModelNotServed
 from palestra.responses_api_models.chat.endpoint_config import EndpointConfig, refuse_stream
 from palestra.responses_api_models.chat.endpoints import Endpoints, ProviderEndpoint
@@ -288,4 +289,6 @@ async def check_endpoint(upstream: Upstream, base_url: str, model: str, *, query
     if model in served:
         return f"{base_url} is reachable and serves {model}"
     names = ", ".join(served[:5]) or "nothing"
+    near = nearest(model, served)
+    names += f"; did you mean {near}?" if near else ""
     return f"{base_url} is reachable and does not list {model!r} (it lists {names})"

@@ -28,7 +28,16 @@ from palestra.schema import (
     open_packed,
     read_jsonl,
 )
-from palestra.system import is_file_at, move, on_failure, open_locked, replacing, set_aside, sync
+from palestra.system import (
+    is_file_at,
+    move,
+    on_failure,
+    open_locked,
+    replacing,
+    set_aside,
+    sync,
+    unused,
+)
 
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
@@ -72,6 +81,14 @@ class ReverifyPaths:
             self.manifest,
             self.materialized_inputs,
         )
+
+
+def unused_reverified(output: Path) -> Path:
+    """Return the output of a re-verification of the run at `output`, such that none of its files
+    exists.
+    """
+    first = output.with_name(f"{output.stem}_reverified.jsonl")
+    return unused(first, lambda path: ReverifyPaths(path).all())
 
 
 @dataclass(frozen=True, slots=True)

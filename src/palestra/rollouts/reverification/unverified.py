@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from palestra.errors import Outcome
 from palestra.rollouts.results import RESPONSE, VERIFY_FIELDS, answer_in
 from palestra.rollouts.reverification.task_rows import (
     IDENTITY,
@@ -68,6 +69,8 @@ class UnverifiedAnswers:
     failed: int
     """The number of unscored rollouts in the file."""
     digest: str
+    needs_judge: bool
+    """Whether the judge failed in one of the rows to verify, so that it has to be asked again."""
     _row_places: tuple[tuple[int, int], ...] = field(repr=False)
     """The line number and offset of each row to verify, in file order."""
 
@@ -82,6 +85,7 @@ class UnverifiedAnswers:
         """
         digest = digest_of(path)
         last: dict[Key, tuple[int, int]] = {}
+        unjudged: set[Key] = set()
         keys: dict[Key, None] = {}
         offset = 0
         with path.open("rb") as file:
@@ -93,6 +97,8 @@ class UnverifiedAnswers:
                     keys[_key(row)] = None
                     if answer_in(row) is not None:
                         last[_key(row)] = number, offset
+                        if row[FAILURE_CLASS] == Outcome.JUDGE_ERROR:
+                            unjudged.add(_key(row))
                 else:
                     keys.pop(_key(row), None)
                     last.pop(_key(row), None)
@@ -102,7 +108,8 @@ class UnverifiedAnswers:
             if isinstance(line.row, dict):
                 last.pop(_key(line.row), None)
                 keys.pop(_key(line.row), None)
-        return cls(path, len(keys), digest, tuple(sorted(last.values())))
+        needs_judge = not unjudged.isdisjoint(last)
+        return cls(path, len(keys), digest, needs_judge, tuple(sorted(last.values())))
 
     def __len__(self) -> int:
         return len(self._row_places)
@@ -123,7 +130,8 @@ class UnverifiedAnswers:
     def told(self) -> str:
         """Return a message for the user with the number of rows."""
         without = self.failed - len(self)
-        unanswered = f"; {without} more failed before the model had answered" if without else ""
+        why = "; {} more failed before the last answer (in the model, in a tool, at the deadline)"
+        unanswered = why.format(without) if without else ""
         verb = "has" if len(self) == 1 else "have"
         return f"{len(self)} of the failed rollouts {verb} the model's answer{unanswered}"
 

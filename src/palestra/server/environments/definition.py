@@ -11,9 +11,15 @@ import orjson
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
-from palestra.server.author_calls import code_of
 from palestra.server.environments.attribute_slips import refuse_slips
+from palestra.server.environments.awaiting import refuse_unawaited
 from palestra.server.environments.environment import Environment, class_of, made
+from palestra.server.environments.method_checks import (
+    place_of,
+    refuse_missing_self,
+    refuse_unreadable_types,
+    shadowed_fields,
+)
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
@@ -28,7 +34,6 @@ from palestra.server.tools import (
     tool_schema,
     untyped_parameters,
 )
-from palestra.system import shown
 
 START, VERIFY, REPLY, GOLD, MESSAGES, DATA = "start", "verify", "reply", "gold", "messages", "data"
 
@@ -44,6 +49,7 @@ OWN_PATHS: Final = frozenset(
     {"aggregate_metrics", "close_session", "reset", "seed_session", "step", "verify"}
 )
 """Paths of an environment's server, which no tool may have."""
+_SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
 _CLASS_FORM: Final = (
@@ -117,6 +123,7 @@ class EnvironmentDefinition:
                 f"{self.name} has no verify: nothing says how good an answer is",
                 hint="def verify(self, answer, task): return …",
             )
+        refuse_missing_self(cls, FILLED, self.tools)
         awaited = [name for name in _NEVER_AWAITED if self.has(name) and is_async(self.plain(name))]
         if awaited:
             raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
@@ -135,6 +142,12 @@ class EnvironmentDefinition:
                 hint="give the method another name",
             )
         self._refuse_untyped_tools()
+        refuse_unreadable_types(self.tools)
+        for name in (START, VERIFY, REPLY, *self.tools):
+            if self.has(name):
+                function = self.plain(name)
+                has_judge = is_async(function) or self.has_state or not cls.isolated
+                refuse_unawaited(function, name, has_judge=has_judge)
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
@@ -144,7 +157,7 @@ class EnvironmentDefinition:
     def _refuse_untyped_tools(self) -> None:
         untyped = {name: untyped_parameters(function) for name, function in self.tools.items()}
         problems = [
-            f"{_where(self.tools[tool])}the tool {tool} has no type for {', '.join(parameters)}"
+            f"{place_of(self.tools[tool])}the tool {tool} has no type for {', '.join(parameters)}"
             for tool, parameters in untyped.items()
             if parameters
         ]
@@ -159,10 +172,24 @@ class EnvironmentDefinition:
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each tool without a docstring."""
         return tuple(
-            f"{_where(function)}the tool {name} has no docstring, so the model sees no description"
+            f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
             for name, function in self.tools.items()
             if not has_description(function)
         )
+
+    def _shadowed(self, rows: Iterable[JsonObject]) -> Iterator[str]:
+        """Yield a sentence for each parameter that a field of `rows` seems to fill, but does not."""
+        # A response that is a mapping is the trajectory of an earlier run.
+        fields = frozenset(
+            name
+            for row in rows
+            for name, value in row.items()
+            if name != RESPONSE or not isinstance(value, Mapping)
+        )
+        for name, filled_names in FILLED.items():
+            if self.has(name):
+                parameters = filled_names & self.parameters(name).names
+                yield from shadowed_fields(name, self.plain(name), parameters, fields)
 
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
@@ -222,9 +249,11 @@ class EnvironmentDefinition:
         *,
         cache: Path = Path(),
         files: tuple[Path, ...] = (),
+        warn: Callable[[str], object] | None = None,
     ) -> Iterator[JsonDict]:
         """Yield the task rows: of `records`, else of `data`. `cache`: where rows of the hub are kept.
-        `files`: the files of the records, for messages.
+        `files`: the files of the records, for messages. `warn`: gets a sentence for each field that
+        no parameter gets, although one has its name.
 
         Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
         that the verify response adds.
@@ -238,6 +267,15 @@ class EnvironmentDefinition:
             row_places = RowPlaces(files)
         fields = [task_fields(row) for row in raw_rows]
         self._check(raw_rows, fields, row_places)
+        if warn is not None:
+            for sentence in self._shadowed(raw_rows):
+                warn(sentence)
+            if records is None and (equal_rows := _equal_rows(raw_rows)):
+                verb = "equals" if equal_rows == 1 else "equal"
+                warn(
+                    f"{equal_rows} of the {len(raw_rows)} rows of {self.name} {verb} an earlier one: "
+                    "equal rows are one task, with more rollouts"
+                )
         tools = [tool_schema(function) for function in self.tools.values()]
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
             params = dict(row.get(CREATE_PARAMS) or {})
@@ -266,6 +304,7 @@ class EnvironmentDefinition:
     def _check(
         self, rows: Sequence[JsonObject], fields: Sequence[JsonObject], row_places: RowPlaces
     ) -> None:
+        refuse_missing_self(self.cls, FILLED, (), frozenset[str]().union(*fields))
         for name, filled_names in FILLED.items():
             if self.has(name):
                 self.parameters(name).check(fields, filled_names, row_places)
@@ -341,10 +380,13 @@ class EnvironmentDefinition:
         return response_of(*([returned] if isinstance(returned, str) else returned))
 
 
-def _where(function: Callable[..., Any]) -> str:
-    """Return the file and the line of an author's function, for the beginning of a message."""
-    code = code_of(function)
-    return "" if code is None else f"{shown(Path(code.co_filename))}:{code.co_firstlineno}: "
+def _equal_rows(rows: Sequence[JsonObject]) -> int:
+    """Return how many rows are equal to an earlier one."""
+    try:
+        texts = {orjson.dumps(row, default=str, option=_SORTED) for row in rows}
+    except TypeError:  # what is no JSON is reported with its row
+        return 0
+    return len(rows) - len(texts)
 
 
 def _has_input(row: JsonObject) -> bool:

@@ -14,16 +14,22 @@ The same as a function:
         return answer.strip() == expected
 """
 
+import functools
+import inspect
 import random
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.sandbox import Sandbox
 from palestra.schema import FunctionCall, JsonObject, called
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.reward_rules import RewardRules
+from palestra.system import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,6 +112,33 @@ def made(cls: type[Environment], services: RolloutServices) -> Environment:
     return environment
 
 
+def _explained(function: F) -> F:
+    """Return `function`, which raises ConfigError for arguments that it does not take."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def explained(*positional: Any, **values: Any) -> Any:
+        unknown = [name for name in values if name not in parameters]
+        if not positional and not unknown and "data" in values:
+            return function(**values)
+        frame = sys._getframe(1)  # noqa: SLF001  # there is no public name for it
+        where = f"{shown(Path(frame.f_code.co_filename))}:{frame.f_lineno}: @environment"
+        if unknown:
+            near = "; did you mean 'data'?" if unknown[0].startswith("data") else ""
+            raise ConfigError(
+                f"{where} has no parameter {unknown[0]!r}"
+                f"{near or did_you_mean(unknown[0], parameters)}",
+                hint=f"its parameters: {', '.join(parameters)}",
+            )
+        raise ConfigError(
+            f"{where} needs the rows of the environment, by name",
+            hint='@environment(data="tasks.jsonl", prompt="{question}")',
+        )
+
+    return cast("F", explained)
+
+
+@_explained
 def environment(
     *,
     data: Any,

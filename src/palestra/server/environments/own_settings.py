@@ -52,6 +52,12 @@ def checked(
     kinds = settings_of(cls, base)
     result: dict[str, Any] = {}
     for name, value in values.items():
+        if name not in kinds and hasattr(base, name) and not name.startswith("_"):
+            raise ConfigError(
+                f"{_file_of(cls)}{name} is an attribute of {cls.__name__}, not a setting",
+                hint=f"write it in the class: {name} = …; a setting has a name of its own, such as "
+                "difficulty: int = 3",
+            )
         if name not in kinds:
             names = ", ".join(kinds) or f"none; {how_to_add}"
             raise ConfigError(

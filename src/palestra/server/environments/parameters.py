@@ -39,6 +39,11 @@ class Parameters:
             takes_all=any(p.kind is p.VAR_KEYWORD for p in parameters.values()),
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the parameters, without those that take all others."""
+        return frozenset((*self.required, *self.optional))
+
     def asks_for(self, name: str) -> bool:
         """Whether the function has a parameter of this name."""
         return name in self.required or name in self.optional

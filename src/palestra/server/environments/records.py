@@ -5,12 +5,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from glob import has_magic
 from pathlib import Path
 from typing import Any, Final
 
 from palestra.errors import InputDataError
 from palestra.schema import JsonObject
 from palestra.settings import existing_paths
+from palestra.system import shown
 
 HUB: Final = "hf:"
 HUB_DEADLINE_S: Final = 20.0
@@ -26,13 +28,33 @@ def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObj
     `data` may be a function without parameters. Raises InputDataError: the rows cannot be read.
     """
     if isinstance(data, str | Path):
-        return list(_named_rows(str(data), folder, cache))
+        _refuse_missing(str(data), folder, owner)
+        file_rows = list(_named_rows(str(data), folder, cache))
+        if not file_rows and not str(data).startswith(HUB):
+            files = ", ".join(shown(path) for path in existing_paths(str(data), folder))
+            raise InputDataError(
+                f"the data of {owner}, {files}, has no rows",
+                hint="write one row a line; the first line of a CSV or TSV names the columns only",
+            )
+        return file_rows
     rows = _called(data, owner) if callable(data) else data
     if isinstance(rows, Mapping | str) or not isinstance(rows, Iterable):
         raise InputDataError(
             f"data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
         )
     return list(_mappings(rows, owner))
+
+
+def _refuse_missing(text: str, folder: Path, owner: str) -> None:
+    """Raise InputDataError when a file of `data` does not exist. Globs have their own message."""
+    if text.startswith(HUB) or has_magic(text):
+        return
+    [path] = existing_paths(text, folder)
+    if not path.exists():
+        raise InputDataError(
+            f"the data of {owner} does not exist: {path.absolute()}",
+            hint="a relative path of data begins at the folder of the environment's file",
+        )
 
 
 def _called(function: Callable[[], Any], owner: str) -> Any:

@@ -18,6 +18,7 @@ from palestra.schema import (
     is_infinite,
     no_reward,
 )
+from palestra.server.environments.awaiting import refuse_coroutine
 
 REWARD: Final = "reward"
 
@@ -41,6 +42,7 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
     Raises VerifierError: there are no components, one is no finite number, or the name of a weight is
     most likely a slip of a component's name.
     """
+    refuse_coroutine(returned, where)
     if not isinstance(returned, Mapping):
         number = _number(returned)
         return Verdict(returned if number is None else number)
@@ -49,6 +51,8 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
             f"{where} returned {{}}: it names no component",
             hint='verify returns a number, or components by name: {"correct": 1.0, "short": 0.5}',
         )
+    for value in returned.values():
+        refuse_coroutine(value, where)
     values = {str(name): _component(name, value, where) for name, value in returned.items()}
     _refuse_slips(values, weights, where)
     if (reward := values.pop(REWARD, None)) is None:

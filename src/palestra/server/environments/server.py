@@ -34,6 +34,7 @@ from palestra.schema import (
     VerifyRequest,
     VerifyResponse,
     WireModel,
+    short_repr,
 )
 from palestra.server.agent import ServerReference
 from palestra.server.author_calls import VERIFY as VERIFY_PATH
@@ -74,6 +75,8 @@ logger: Final = logging.getLogger("palestra.server")
 POLICY: Final = "policy_model"
 """The model that is the judge when no other one is configured."""
 _ROLLOUT: Final = "rollout"
+_METHODS: Final = {VERIFY_PATH: VERIFY, "/seed_session": START, "/reset": START, "/step": REPLY}
+"""The author's method behind each path of the protocol."""
 
 
 def _of_answer(body: VerifyRequest) -> dict[str, Any]:
@@ -159,7 +162,14 @@ class EnvironmentServer(ResourcesServer):
         rollout = self._rollout_of(session, "/step")
         offered = {ANSWER: body.response.final_text, RESPONSE: body.response}
         observation = await self._call(rollout, REPLY, offered)
-        return Step(terminated=True) if observation is None else Step(observation=str(observation))
+        if observation is None:
+            return Step(terminated=True)
+        if isinstance(observation, bool) or not isinstance(observation, str | int | float):
+            raise TypeError(
+                f"reply returned {short_repr(observation)}: it returns what the user says, or None "
+                "at the end of the conversation"
+            )
+        return Step(observation=str(observation))
 
     async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
         """Score the trajectory with the author's `verify`."""
@@ -225,8 +235,7 @@ class EnvironmentServer(ResourcesServer):
 
     def _author_function(self, path: str) -> Callable[..., Any] | None:
         env = self.definition()
-        names = {VERIFY_PATH: VERIFY, "/seed_session": START, "/reset": START, "/step": REPLY}
-        name = names.get(path)
+        name = _METHODS.get(path)
         if name is not None:
             return cast("Callable[..., Any]", env.plain(name)) if env.has(name) else None
         return env.tools.get(path.removeprefix("/"))
@@ -246,6 +255,11 @@ class EnvironmentServer(ResourcesServer):
         if path == VERIFY_PATH and self.verifies_apart():
             return None
         return AuthorMethod(function, self, path)
+
+    def palestra_label(self, path: str) -> str:
+        """Return `path`, with the name of the author's method where it is another one."""
+        name = _METHODS.get(path, "")
+        return f"{path} ({name})" if name and name != path[1:] else path
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class EnvironmentJudge:
         `passages`: texts for the placeholders of the question, such as `{answer}`. Each is fenced.
         Without passages the whole question is fenced.
         """
+        if isinstance(labels, str):
+            raise TypeError(f'labels is a list of texts, such as ["yes", "no"], not {labels!r}')
         names = [str(label) for label in labels]
         if len(set(names)) < 2 or not all(name.strip() and "\n" not in name for name in names):
             raise ValueError(f"labels must be at least two different lines, not {labels!r}")

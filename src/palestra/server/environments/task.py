@@ -12,6 +12,7 @@ from palestra.schema import (
     OUTSIDE_REWARD_RULES,
     REWARD_COMPONENTS,
     TOOL_FAILURES,
+    TURN_LIMIT_REACHED,
     UNUSED_WEIGHTS,
     JsonDict,
 )
@@ -29,6 +30,7 @@ REPORTED: Final = frozenset(
         OUTSIDE_REWARD_RULES,
         RNG_SEED,
         TOOL_FAILURES,
+        TURN_LIMIT_REACHED,
         UNUSED_WEIGHTS,
         "reward",
     }

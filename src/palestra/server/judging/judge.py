@@ -196,6 +196,12 @@ class Judge:
                 hint="set judge_model_server in the environment's config",
                 cause=KnownCause.NO_JUDGE,
             )
+        if not self.present():
+            raise JudgeFailure(
+                f"there is no judge to ask: no model instance is named {self.name!r}",
+                hint="name the judge's model: `palestra eval --judge PROVIDER:NAME@URL`",
+                cause=KnownCause.NO_JUDGE,
+            )
         peer = self._client.peer(self.name)
         if self._places is None:
             return await peer.call("/v1/responses", params, Response)
@@ -286,7 +292,7 @@ class Hearing:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row has no stored answer of the judge to this question",
-                hint="`palestra reverify --fresh-judge` starts the judge and asks it",
+                hint="`palestra reverify --fresh-judge --judge PROVIDER:NAME@URL` asks a judge",
             )
         return await self._judge.answer(params)
 

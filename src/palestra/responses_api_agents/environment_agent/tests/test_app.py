@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from palestra.testing import ScriptedFleet, called
 
 DIALOGUE = '''from palestra import Environment, tool
@@ -57,6 +59,23 @@ def test_the_environments_limit_ends_the_conversation(tmp_path: Path) -> None:
 
     assert result["reward"] == 4.0
     assert result["response"]["output"][-1]["role"] == "assistant"
+
+
+@pytest.mark.parametrize(
+    ("answers", "tries", "reached"),
+    [
+        (["1", "2", "3", "4"], 9, True),
+        (["1", "2", "3", called("hint")], 9, True),
+        (["1", "2", "3", "4"], 4, False),  # the user had no more to say
+        (["1", "2"], 2, False),
+    ],
+)
+def test_the_row_says_whether_the_limit_ended_the_conversation(
+    tmp_path: Path, answers: list[object], tries: int, reached: bool
+) -> None:
+    result = played(tmp_path, *answers, tries=tries)
+
+    assert result["turn_limit_reached"] is reached
 
 
 def test_the_paths_of_turns_are_no_tools(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Refuse calls of the judge and the sandbox whose result is used without `await`, by the code."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn
+
+from palestra.errors import ConfigError, VerifierError
+from palestra.server.environments.method_checks import place_of
+
+_SERVICES: Final = frozenset({"judge", "sandbox"})
+_CONVERSIONS: Final = frozenset({"bool", "float", "int", "str"})
+_USES: Final = (ast.BoolOp, ast.UnaryOp, ast.Compare, ast.BinOp)
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+AWAIT: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
+
+
+def refuse_coroutine(value: Any, where: str) -> None:
+    """Raise VerifierError when `value`, which `verify` returned, is the call of an async function
+    that nobody awaited.
+    """
+    if inspect.iscoroutine(value):
+        name = value.__qualname__
+        value.close()  # else Python would print a RuntimeWarning, too
+        raise VerifierError(
+            f"{where} returned a call of {name} that was not awaited, and not its result",
+            hint=AWAIT,
+        )
+
+
+def refuse_judge(function: Callable[..., Any]) -> NoReturn:
+    """Raise VerifierError: a plain `verify` in a worker process asks for the judge."""
+    raise VerifierError(
+        f"{place_of(function)}a plain verify has no judge: its methods are awaited", hint=AWAIT
+    )
+
+
+def refuse_unawaited(function: Callable[..., Any], name: str, *, has_judge: bool) -> None:
+    """Raise ConfigError when an author's method uses a call of `self.judge` or `self.sandbox` as if
+    it were the result.
+
+    `has_judge`: whether a call of the judge could be awaited elsewhere. It could not where the method
+    runs in a worker process that has no judge.
+    """
+    code = _code_of(function)
+    if code is None:
+        return
+    calls = _unawaited(code) if has_judge else _judge_calls(code)
+    if (call := next(calls, None)) is not None:
+        raise ConfigError(
+            f"{place_of(function)}{name} uses {ast.unparse(call.func)}(…) without await: what it "
+            "uses is not the result",
+            hint=AWAIT,
+        )
+
+
+def _code_of(function: Callable[..., Any]) -> ast.AST | None:
+    try:
+        [code] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None  # without a file, or within an expression
+    return code if isinstance(code, ast.FunctionDef | ast.AsyncFunctionDef) else None
+
+
+def _judge_calls(code: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(code):
+        if _is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
+            yield node
+    yield from _unawaited(code)
+
+
+def _unawaited(code: ast.AST) -> Iterator[ast.Call]:
+    """Yield calls of services where a value is needed, not an awaitable."""
+    scopes = (node for node in ast.walk(code) if isinstance(node, _SCOPES) and node is not code)
+    inner = {id(node) for scope in scopes for node in ast.walk(scope)}
+    is_async = isinstance(code, ast.AsyncFunctionDef)
+    for node in ast.walk(code):
+        for value in _values_used(node, is_async=is_async and id(node) not in inner):
+            if _is_service_call(value):
+                yield value
+
+
+def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
+    if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+        yield node.test
+    elif isinstance(node, _USES):
+        yield from ast.iter_child_nodes(node)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        yield from node.args if node.func.id in _CONVERSIONS else ()
+    elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Return) and is_async):
+        yield node.value
+
+
+def _is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Attribute)
+        and node.func.value.attr in services
+        and isinstance(node.func.value.value, ast.Name)
+        and node.func.value.value.id == "self"
+    )

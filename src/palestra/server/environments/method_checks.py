@@ -1,0 +1,130 @@
+"""Check an author's methods before anything runs: `self`, the types of tools, shadowed fields."""
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+from palestra.config import is_one_slip
+from palestra.errors import ConfigError
+from palestra.server.author_calls import code_of
+from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK
+from palestra.server.tools import type_problem
+from palestra.system import shown
+
+SELF: Final = "self"
+_SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
+"""First parameters that mean the object, also where a row has a field of this name."""
+_FILLED: Final = frozenset({TASK, ANSWER, RESPONSE})
+_MEANINGS: Final[Mapping[str, str]] = {
+    TASK: "the whole row",
+    ANSWER: "the text of the model's last message",
+    RESPONSE: "the trajectory",
+}
+"""What the parameters are that a field of the same name does not fill."""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return the file and the line of an author's function, for the beginning of a message."""
+    code = code_of(function)
+    return "" if code is None else f"{shown(Path(code.co_filename))}:{code.co_firstlineno}: "
+
+
+def refuse_missing_self(
+    cls: type[Any], methods: Iterable[str], tools: Iterable[str], fields: Iterable[str] = ()
+) -> None:
+    """Raise ConfigError when a plain method of `cls` has no parameter for the object.
+
+    Its first parameter would be filled with the object, whatever its name. `fields`: the fields of
+    the rows, once they are known. A first parameter with the name of none of them may be the object.
+    """
+    row_fields = frozenset(fields) - _SELF_NAMES
+    for name in (*methods, *tools):
+        function = inspect.getattr_static(cls, name, None)
+        if not inspect.isfunction(function):
+            continue  # a static method, a class method, a template
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        if first is not None and first.kind is first.VAR_POSITIONAL:
+            continue
+        is_missing = first is None or first.kind is first.KEYWORD_ONLY
+        if not is_missing and first is not None:
+            is_missing = (
+                first.name != SELF
+                if name in tools
+                else _is_filled_by_name(first.name) or first.name in row_fields
+            )
+        if is_missing:
+            _raise_missing_self(cls, name, function, first)
+
+
+def _is_filled_by_name(name: str) -> bool:
+    return name not in _SELF_NAMES and (
+        name in _FILLED or any(is_one_slip(name, filled) for filled in _FILLED)
+    )
+
+
+def _raise_missing_self(
+    cls: type[Any], name: str, function: Any, first: inspect.Parameter | None
+) -> typing.NoReturn:
+    names = [str(p).partition(":")[0] for p in inspect.signature(function).parameters.values()]
+    effect = (
+        "it cannot be called"
+        if first is None or first.kind is first.KEYWORD_ONLY
+        else f"its first parameter, {first.name}, would be the object of the rollout"
+    )
+    label = f"{cls.__name__}.{name}({', '.join(names)})"
+    raise ConfigError(
+        f"{place_of(function)}{label} has no self, so that {effect}",
+        hint=f"write self first: def {name}({', '.join(['self', *names])})",
+    )
+
+
+def refuse_unreadable_types(tools: Mapping[str, Callable[..., Any]]) -> None:
+    """Raise ConfigError when the model cannot be told the type of a tool's parameter."""
+    problems = [
+        f"{place_of(function)}the tool {name} has a type that cannot be used: {problem}"
+        for name, function in tools.items()
+        if (problem := type_problem(function))
+    ]
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            hint="import or define the type where the file begins, or write a plain one: str, int, "
+            "float, bool, list[str], dict[str, int], Literal, a dataclass or a pydantic model",
+        )
+
+
+def shadowed_fields(
+    name: str, function: Callable[..., Any], parameters: Iterable[str], fields: Iterable[str]
+) -> Iterator[str]:
+    """Yield a sentence for each parameter that a field of the rows has the name of, and that is
+    filled with something else.
+
+    None for code that names the field, such as `task["answer"]`: its author knows.
+    """
+    row_fields = frozenset(fields)
+    texts = _texts_in(code_of(function))
+    for parameter in sorted(_FILLED.intersection(parameters) & row_fields):
+        # Code that names a field of the task knows that `task` is the row.
+        field_names = row_fields if parameter == TASK else {parameter}
+        if not texts & field_names:
+            cure = (
+                "rename the field, which no task has"
+                if parameter == RESPONSE
+                else f'the field is task["{parameter}"] (add the parameter task), or rename it'
+            )
+            yield (
+                f"{place_of(function)}the rows have a field {parameter!r}, but the parameter "
+                f"{parameter} of {name} is {_MEANINGS[parameter]}; {cure}"
+            )
+
+
+def _texts_in(code: CodeType | None) -> frozenset[str]:
+    """Return the texts that a code contains, with those of the functions in it."""
+    if code is None:
+        return frozenset()
+    own_texts = frozenset(value for value in code.co_consts if isinstance(value, str))
+    inner = (_texts_in(value) for value in code.co_consts if isinstance(value, CodeType))
+    return own_texts.union(*inner)

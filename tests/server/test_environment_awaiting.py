@@ -1,0 +1,89 @@
+"""Calls of the judge and the sandbox that an author forgot to await."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.errors import ConfigError, VerifierError
+from palestra.fleet import load_module
+from palestra.server import EnvironmentDefinition
+from palestra.server.environments.rewards import verdict_of
+
+SOURCE = """from palestra import Environment
+
+
+class Sums(Environment):
+    {line}
+        {body}
+"""
+
+
+def defined(folder: Path, line: str, body: str) -> EnvironmentDefinition:
+    file = folder / "sums.py"
+    file.write_text(SOURCE.format(line=line, body=body))
+    return EnvironmentDefinition.of(load_module(file).Sums)
+
+
+PLAIN, ASYNC = "def verify(self, answer):", "async def verify(self, answer):"
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        (ASYNC, "return self.judge.same('4', answer)"),
+        (ASYNC, "return 1.0 if self.judge.same('4', answer) else 0.0"),
+        (PLAIN, "return self.judge.same('4', answer)"),
+        (PLAIN, "return float(self.judge.same('4', answer))"),
+        (PLAIN, "return self.judge.choose('Is it?', ['yes', 'no']) == 'yes'"),
+        (PLAIN, "return self.sandbox.run(answer).ok"),
+    ],
+)
+def test_a_call_that_is_used_without_await_is_refused_with_its_line_and_the_cure(
+    tmp_path: Path, line: str, body: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"sums\.py:5: verify uses self\.\w+\.\w+\(") as raised:
+        defined(tmp_path, line, body)
+
+    assert "async def" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return await self.judge.same('4', answer)",
+        "return bool(await self.judge.same('4', answer))",
+        "call = self.judge.same('4', answer); return await call",
+        "ask = lambda: self.judge.same('4', answer); return await ask()",
+    ],
+)
+def test_a_call_that_is_awaited_is_accepted(tmp_path: Path, body: str) -> None:
+    assert defined(tmp_path, ASYNC, body).has("verify")
+
+
+def test_a_plain_method_without_a_worker_may_return_the_call(tmp_path: Path) -> None:
+    body = "return self.judge.same('4', answer)"
+
+    assert defined(tmp_path, f"isolated = False\n    {PLAIN}", body).has("verify")
+
+
+async def same() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("wrap", [lambda call: call, lambda call: {"correct": call}])
+def test_a_call_that_was_not_awaited_is_no_reward_and_no_warning_of_python(wrap: Any) -> None:
+    with pytest.raises(VerifierError, match="a call of same that was not awaited") as raised:
+        verdict_of(wrap(same()), {}, "sums/verify")
+
+    assert "async def" in raised.value.hint
+
+
+def test_labels_that_are_one_text_are_refused() -> None:
+    from palestra.server.environments.services import EnvironmentJudge
+    from palestra.server.judging.judge import JudgeConfig
+
+    judge = EnvironmentJudge(JudgeConfig.model_construct(), None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r'such as \["yes", "no"\], not \'yes\''):
+        asyncio.run(judge.choose("Is it?", "yes"))
