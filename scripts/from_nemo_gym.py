@@ -151,6 +151,7 @@ def _lines_shown(command: Command, output: str, places: dict[str, str]) -> list[
 def _with_places(line: str, places: dict[str, str]) -> str:
     for place, name in places.items():
         line = line.replace(place, name)
+    line = re.sub(r"#token=\S+", "#token=…", line)
     # Where a function stands in its file and how long tests took is nothing for a page to follow.
     return re.sub(r"\b\d+\.\d+ ?s\b", "… s", re.sub(r"\.py:\d+", ".py:…", line))
 

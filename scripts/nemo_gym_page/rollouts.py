@@ -50,6 +50,12 @@ SESSIONS = (
                 (r"^ math_with_judge_simple_agent +5 +5/5", r"^  results/rollouts_"),
                 when_stopped=True,
             ),
+            Command(
+                "Rollouts in the browser",
+                "timeout --preserve-status -s INT 8 ng_viewer +jsonl_fpath=results/rollouts.jsonl",
+                (r"^http://127\.0\.0\.1:7860/",),
+                when_stopped=True,
+            ),
         ),
         servers=f"{MATH} \\\n"
         "    +profiling_enabled=true \\\n"
