@@ -103,6 +103,26 @@ def test_an_error_does_not_repeat_a_secret() -> None:
     assert "is not a URL" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("api_key", ["sk-proj-AAAABBBBCCCCDDDDEEEEFFFFGGGG1234567890"]),
+        ("api_key", 123456789012),
+        ("openai_base_url", {"token": "sk-proj-AAAABBBBCCCCDDDDEEEEFFFFGGGG1234567890"}),
+        ("openai_base_url", ["http://me:AAAABBBBCCCCDDDDEEEEFFFFGGGG1234567890@host/v1"]),
+    ],
+)
+def test_a_value_of_a_wrong_kind_does_not_repeat_a_part_of_a_secret(
+    name: str, value: object
+) -> None:
+    message = message_of(**{"openai_base_url": "http://x", name: value})
+
+    assert f"m: {name}: Input should be a valid string" in message
+    assert "AAAA" not in message
+    assert "7890" not in message
+    assert "123456" not in message
+
+
 def test_a_model_that_allows_more_gets_more() -> None:
     assert settings_from(Open, instance(anything=1)).model_extra == {"anything": 1}
 
@@ -223,6 +243,14 @@ class Referring(BaseModel):
     model_server: Reference
 
 
+class Files(BaseModel):
+    names: list[str]
+
+
+class WithFiles(BaseModel):
+    files: Files
+
+
 @pytest.mark.parametrize("settings", [{}, {"model_server": "policy_model"}])
 def test_a_reference_that_is_missing_or_a_name_is_shown_as_it_is_written(
     settings: dict[str, str],
@@ -233,6 +261,13 @@ def test_a_reference_that_is_missing_or_a_name_is_shown_as_it_is_written(
     assert caught.value.message.endswith(
         "'++m.responses_api_models.openai_model.model_server={type: responses_api_models, name: <name>}'"
     )
+
+
+def test_a_nested_field_is_shown_by_its_name_and_not_by_its_type() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_from(WithFiles, instance())
+
+    assert caught.value.message.endswith("files={names: <names>}'")
 
 
 def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: Path) -> None:

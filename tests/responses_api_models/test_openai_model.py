@@ -38,6 +38,14 @@ def test_an_openai_base_url_without_a_scheme_is_refused_with_one() -> None:
         OpenAIModelConfig(name="m", openai_base_url="127.0.0.1:8000/v1", openai_model="gpt-x")
 
 
+def test_a_password_in_a_base_url_without_a_scheme_is_not_repeated() -> None:
+    url = "me:pass-word-1@host/v1"
+    with pytest.raises(ValueError, match=r"write http://\*\*\*\*@host/v1") as caught:
+        OpenAIModelConfig(name="m", openai_base_url=url, openai_model="gpt-x")
+
+    assert "pass-word" not in caught.value.errors(include_input=False)[0]["msg"]
+
+
 def ask(
     answer: HttpReply, params: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[Response, ScriptedTransport]:

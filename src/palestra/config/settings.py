@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 from palestra.config.keys import FLEET_KEYS
 from palestra.config.own_keys import is_in_code, is_interpolated, misspelt_key
 from palestra.config.problems import did_you_mean, is_variant, misspelt_as, raise_problems, slip_of
-from palestra.config.redact import Redactor, find_secrets
+from palestra.config.redact import Redactor, find_secrets, is_secret_name, redact
 from palestra.config.resolved import InstanceConfig
 from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
@@ -153,8 +153,10 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
         return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
     file = _file_with(instance, steps[0], error["input"]) if steps else ""
     message = f"{file}{_where(instance, steps)}: {error['msg'].removeprefix('Value error, ')}"
-    if error["type"] != "value_error":  # whose author quotes what he refuses
-        message += f", got {reprlib.repr(error['input'])}"
+    is_secret = any(is_secret_name(step) for step in steps)
+    if error["type"] != "value_error" and not is_secret:  # its author quotes what is refused
+        # Masked before it is shortened: no mask knows a part of a secret.
+        message += f", got {reprlib.repr(redact(error['input'], find_secrets(instance.settings)))}"
     if error["type"] in _NEEDS_MAPPING:
         message += f"; write {_override(path, model, steps)}"
     return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
@@ -166,11 +168,15 @@ def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any]) -> str:
     if nested is None:
         return f"++{path}=<value>"
     inner = [
-        f"{name}: {choices[0] if (choices := get_args(field.annotation)) else f'<{name}>'}"
+        f"{name}: {get_args(field.annotation)[0] if _is_literal(field.annotation) else f'<{name}>'}"
         for name, field in nested.model_fields.items()
-        if field.is_required() or get_origin(field.annotation) is Literal
+        if field.is_required() or _is_literal(field.annotation)
     ]
     return f"'++{path}={{{', '.join(inner)}}}'"
+
+
+def _is_literal(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal
 
 
 def _file_with(instance: InstanceConfig, key: Any, value: Any) -> str:

@@ -1,7 +1,10 @@
 """The settings that every model server in front of an endpoint has, whatever its protocol."""
 
+import re
+
 from pydantic import Field, field_validator
 
+from palestra.config import MASK
 from palestra.errors import ConfigError
 from palestra.responses_api_models.chat.upstream import REQUEST_TIMEOUT_S
 from palestra.schema import JsonDict
@@ -23,7 +26,8 @@ class EndpointConfig(ModelServerConfig):
     def _with_scheme(cls, value: str | list[str]) -> str | list[str]:
         for url in [value] if isinstance(value, str) else value:
             if url and "://" not in url:
-                raise ValueError(f"{url!r} is not a URL; write http://{url}")
+                text = re.sub("^[^/]*@", f"{MASK}@", url)  # no mask knows a password without ://
+                raise ValueError(f"{text!r} is not a URL; write http://{text}")
         return value
 
     @field_validator("extra_body")
