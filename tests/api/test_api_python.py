@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 import palestra
 from palestra import Run
 from palestra.analysis import QueryError
-from palestra.errors import BadInput, ConfigError, InputDataError
+from palestra.api.arguments import python_function
+from palestra.errors import BadInput, CallEvidence, ConfigError, InfraError, InputDataError
 from palestra.testing import scripted_endpoint
 
 SHELF = """
@@ -235,6 +237,46 @@ def test_a_rollout_is_named_as_commands_name_it(small_run: Run) -> None:
 def test_a_number_of_numpy_is_a_number(small_run: Run) -> None:
     assert small_run.rollout(np.int64(1), np.int64(0)).task == 1
     assert len(small_run.select(band=(0, 1), limit=np.int64(1))) == 1
+
+
+@pytest.mark.parametrize(
+    "band",
+    [(np.float32(0), np.float32(1)), [np.int64(0), np.int64(1)], np.array([0, 1])],
+    ids=["float32", "a list", "an array"],
+)
+def test_numbers_of_numpy_in_a_pair_are_numbers(small_run: Run, band: Any) -> None:
+    assert len(small_run.select(band=band, failed=np.bool_(False))) == len(
+        small_run.select(band=(0, 1))
+    )
+
+
+def test_a_pair_of_a_name_and_a_run_may_be_a_list(small_run: Run) -> None:
+    pairs: Any = [["mine", small_run]]
+    [model] = palestra.scores(pairs).models
+
+    assert model.name == "mine"
+
+
+def test_a_path_of_another_class_is_a_path(small_run: Run) -> None:
+    entries: list[Any] = [*os.scandir(small_run.path.parent)]
+    [entry] = [entry for entry in entries if entry.name == small_run.path.name]
+
+    assert palestra.open_run(entry) == small_run
+    with pytest.raises(ConfigError, match=r"runs\[0\]=.* should be a path"):
+        palestra.scores([entry])
+
+
+def test_what_servers_wrote_is_quoted_as_it_was() -> None:
+    quoted = 'run(["tool", "--resume"])'
+
+    @python_function
+    def fail(resume: bool = False) -> None:
+        raise InfraError("no answer; --resume tries again", evidence=CallEvidence(traceback=quoted))
+
+    with pytest.raises(InfraError, match="no answer; resume=True tries again") as caught:
+        fail()
+
+    assert caught.value.evidence.traceback == quoted
 
 
 def test_the_hints_of_python_are_arguments(

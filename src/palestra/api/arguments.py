@@ -19,9 +19,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as type_hints
 
+import numpy as np
+
 from palestra.config import did_you_mean
 from palestra.errors import (
     BadInput,
+    CallError,
     ConfigError,
     PalestraError,
     UnknownArgument,
@@ -139,7 +142,10 @@ def _in_words_of_python(names: Collection[str]) -> Iterator[None]:
         hint = "" if error.hint == HOW_TO_GIVE else error.hint
         raise ConfigError("; ".join(p.text() for p in problems), hint=hint) from None
     except PalestraError as error:
+        evidence = error.evidence if isinstance(error, CallError) else None
         mask_error(error, lambda text: with_arguments(text, names))
+        if isinstance(error, CallError) and evidence is not None:
+            error.evidence = evidence  # quotes what servers and authors wrote
         raise
 
 
@@ -160,14 +166,32 @@ def _checked(name: str, value: Any, hints: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any, hint: Any) -> Any:
-    """Return a number of NumPy as one of Python, and the items of a generator or a set as a list."""
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, Integral | Real):
-        return int(value) if isinstance(value, Integral) else float(value)
-    is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in _branches(hint))
+    """Return a number of NumPy as one of Python, a path of any class as a `Path`, and the items of a
+    generator, an array or a set as a list.
+    """
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if (number := _number(value)) is not None:
+        return number
+    branches = _branches(hint)
+    if isinstance(value, os.PathLike):
+        return Path(value) if Path in branches else value
+    if isinstance(value, tuple | list) and any(get_origin(branch) is tuple for branch in branches):
+        return tuple(item if (n := _number(item)) is None else n for item in value)
+    is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in branches)
     has_items = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return list(value) if is_list and has_items and not isinstance(value, Sequence) else value
+
+
+def _number(value: Any) -> bool | int | float | None:
+    """Return a number, or a truth value of NumPy, as one of Python; None for another value."""
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
 
 
 def _misfit(label: str, value: Any, hint: Any) -> _Misfit | None:
@@ -207,7 +231,7 @@ def _item_misfits(label: str, value: Any, hint: Any) -> Iterator[_Misfit | None]
     elif origin is tuple:
         for at, (item, item_type) in enumerate(zip(value, types, strict=True)):
             yield _misfit(f"{label}[{at}]", item, item_type)
-    elif origin is Mapping:
+    elif origin is Mapping and types[1] is not Any:
         for key, item in value.items():
             yield _misfit(f"{label}[{key!r}]", item, types[1])
 
@@ -220,7 +244,7 @@ def _is_of(value: Any, kind: Any) -> bool:
         is_nan = isinstance(value, float) and isnan(value)
         return isinstance(value, (int, kind)) and not isinstance(value, bool) and not is_nan
     if kind is Path:
-        return isinstance(value, os.PathLike)
+        return isinstance(value, Path)
     if kind in (*_LISTS, tuple):
         return isinstance(value, Sequence) and not isinstance(value, str | bytes)
     return isinstance(value, kind)

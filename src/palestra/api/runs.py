@@ -289,7 +289,7 @@ def scores(
     items = runs.items() if isinstance(runs, Mapping) else runs
     if isinstance(items, str | Path | RunOnDisk):
         items = [items]
-    pairs = [run if isinstance(run, tuple) else ("", run) for run in items]
+    pairs = [("", run) if isinstance(run, str | Path | RunOnDisk) else run for run in items]
     if not pairs:
         raise ConfigError("there is no run to score")
     named_paths = [(name, _rollouts_of(run)) for name, run in pairs]
