@@ -221,7 +221,7 @@ def test_a_failure_of_the_model_server_ends_the_rollout_with_its_own_error() -> 
         respond(agent_of(noting(), model), PARAMS)
 
 
-def error_at_the_deadline(turns: int, *, hangs_s: float) -> DeadlineExceeded:
+def error_at_the_deadline(turns: int, *, hangs_s: float, first_s: float = 0.02) -> DeadlineExceeded:
     """The error of a rollout whose model calls a tool `turns` times, then awaits its deadline."""
 
     class Late(ScriptedModel):
@@ -230,7 +230,7 @@ def error_at_the_deadline(turns: int, *, hangs_s: float) -> DeadlineExceeded:
             if self.calls > turns:
                 await asyncio.sleep(hangs_s)
                 raise DeadlineExceeded("http://127.0.0.1:9: no answer within 0.0 s")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(first_s if self.calls == 1 else 0.02)
             return Response.model_validate(turn(called("quick", call_id=str(self.calls))))
 
         calls: int = 0
@@ -251,6 +251,12 @@ def test_a_loop_without_an_end_is_reported_with_its_calls_and_the_limit_to_set()
 
 def test_a_model_that_hangs_after_some_turns_is_reported_as_slow() -> None:
     late = error_at_the_deadline(2, hangs_s=0.3)
+
+    assert late.cause is not KnownCause.STILL_GOING
+
+
+def test_a_slow_call_before_some_quick_turns_is_reported_as_slow() -> None:
+    late = error_at_the_deadline(3, hangs_s=0, first_s=0.3)
 
     assert late.cause is not KnownCause.STILL_GOING
 

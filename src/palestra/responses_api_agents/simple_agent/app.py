@@ -139,12 +139,20 @@ class _Pace:
     turns: int = 0
     tool_calls: int = 0
     began_s: float = field(default_factory=time.monotonic)
-    turn_began_s: float = 0.0
+    turn_began_s: float = field(default_factory=time.monotonic)
+    longest_turn_s: float = 0.0
+
+    def begin_turn(self) -> None:
+        """Note that the turn before has ended."""
+        now = time.monotonic()
+        self.longest_turn_s = max(self.longest_turn_s, now - self.turn_began_s)
+        self.turn_began_s = now
 
     def is_of_many_turns(self) -> bool:
-        """Whether the time went to several turns, and not to one call that hangs."""
+        """Whether the time went to several turns, and not to one turn with a slow call."""
         now = time.monotonic()
-        return self.turns > 1 and (now - self.turn_began_s) < (now - self.began_s) / 2
+        longest_turn_s = max(self.longest_turn_s, now - self.turn_began_s)
+        return self.turns > 1 and longest_turn_s < (now - self.began_s) / 2
 
     def deadline_passed(self, late: DeadlineExceeded, max_turns: int | None) -> DeadlineExceeded:
         """Return the error for the rollout. `late`: the error of the call that was awaited."""
@@ -171,7 +179,7 @@ async def _turns(
     trajectory: list[OutputItem] = []
     usage: Usage | None = None
     while True:
-        pace.turn_began_s = time.monotonic()
+        pace.begin_turn()
         turn = await ask_model(request)
         pace.turns += 1
         usage = add_usage(usage, turn.usage)
