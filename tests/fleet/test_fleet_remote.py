@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from palestra.errors import ServerDied
+from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.remote import await_remote
 from palestra.transport import ConnectionFailed, HttpReply, HttpRequest
@@ -32,7 +32,11 @@ class ScriptedHttp:
         """Nothing is open."""
 
 
-def awaited(answers: Mapping[str, tuple[int, bytes]], limit_s: float = 5.0) -> None:
+def awaited(
+    answers: Mapping[str, tuple[int, bytes]],
+    limit_s: float = 5.0,
+    failure: PalestraError | None = None,
+) -> None:
     kv = RunningInstance(
         name="kv",
         server_type="resources_servers",
@@ -41,7 +45,8 @@ def awaited(answers: Mapping[str, tuple[int, bytes]], limit_s: float = 5.0) -> N
         urls=(URL,),
         started=0.0,
     )
-    asyncio.run(await_remote(kv, ScriptedHttp(answers), limit_s=limit_s))
+    http = ScriptedHttp(answers)
+    asyncio.run(await_remote(kv, http, limit_s=limit_s, failure=lambda: failure))
 
 
 ALIVE = {"GET /": (200, b"{}")}
@@ -54,6 +59,15 @@ def test_a_server_that_nobody_started_is_an_error_with_its_reason() -> None:
 
     assert caught.value.server == "kv"
     assert caught.value.message.endswith("did not answer within 0.1 s: Connection refused")
+
+
+def test_the_failure_of_another_server_ends_the_wait() -> None:
+    failure = ServerDied("math ended with exit code 3", server="math")
+
+    with pytest.raises(ServerDied) as caught:
+        awaited({}, failure=failure)
+
+    assert caught.value is failure
 
 
 def test_it_is_said_what_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:

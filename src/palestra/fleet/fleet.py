@@ -344,7 +344,13 @@ class Fleet:
 
     async def _reach(self, name: str, limit_s: float) -> None:
         running = self.instances[name]
-        await await_remote(running, self.client.http, limit_s=limit_s, token=self._token)
+        await await_remote(
+            running,
+            self.client.http,
+            limit_s=limit_s,
+            token=self._token,
+            failure=lambda: self.failure,
+        )
         running.state = InstanceState.HEALTHY
 
     async def _ask_remote(self, name: str) -> None:

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 import orjson
 
 from palestra.config import ServerType
-from palestra.errors import DeadlineExceeded, InfraError, ServerDied
+from palestra.errors import DeadlineExceeded, InfraError, PalestraError, ServerDied
 from palestra.fleet.importing import LONGER
 from palestra.fleet.instance import RunningInstance
 from palestra.transport import HttpReply, HttpRequest, HttpTransport
@@ -33,16 +33,24 @@ _ABSENT: Final = frozenset({404, 405, 501})
 
 
 async def await_remote(
-    running: RunningInstance, http: HttpTransport, *, limit_s: float, token: str = ""
+    running: RunningInstance,
+    http: HttpTransport,
+    *,
+    limit_s: float,
+    token: str = "",
+    failure: Callable[[], PalestraError | None] = lambda: None,
 ) -> None:
     """Wait until the remote server `running` answers, and log what it is waited for.
 
+    `failure`: returns the error of another server of the fleet that has failed, which is raised.
     Raises ServerDied: it does not answer within `limit_s` seconds, or another program has its port.
     """
     url = running.urls[0]
     ends = time.monotonic() + limit_s
     notice_at = time.monotonic() + FIRST_NOTICE_S
     while reason := await why_silent(url, http):
+        if (error := failure()) is not None:
+            raise error
         now = time.monotonic()
         if now >= ends:
             raise ServerDied(
