@@ -33,6 +33,10 @@ PLAIN, ASYNC = "def verify(self, answer):", "async def verify(self, answer):"
     ("line", "body"),
     [
         (ASYNC, "return self.judge.same('4', answer)"),
+        (ASYNC, "return answer != '' and self.judge.same('4', answer)"),
+        (ASYNC, "return self.judge.same('4', answer) if answer else 0.0"),
+        (ASYNC, "return 1.0 if self.judge.same('4', answer) and answer else 0.0"),
+        (ASYNC, "return 1.0 if answer and self.judge.same('4', answer) else 0.0"),
         (ASYNC, "return 1.0 if self.judge.same('4', answer) else 0.0"),
         (PLAIN, "return self.judge.same('4', answer)"),
         (PLAIN, "return float(self.judge.same('4', answer))"),
@@ -55,6 +59,7 @@ def test_a_call_that_is_used_without_await_is_refused_with_its_line_and_the_cure
         "return await self.judge.same('4', answer)",
         "return bool(await self.judge.same('4', answer))",
         "call = self.judge.same('4', answer); return await call",
+        "call = answer != '' and self.judge.same('4', answer); return await call if call else 0.0",
         "ask = lambda: self.judge.same('4', answer); return await ask()",
     ],
 )
@@ -62,9 +67,11 @@ def test_a_call_that_is_awaited_is_accepted(tmp_path: Path, body: str) -> None:
     assert defined(tmp_path, ASYNC, body).has("verify")
 
 
-def test_a_plain_method_without_a_worker_may_return_the_call(tmp_path: Path) -> None:
-    body = "return self.judge.same('4', answer)"
-
+@pytest.mark.parametrize(
+    "body",
+    ["return self.judge.same('4', answer)", "return answer != '' and self.judge.same('4', answer)"],
+)
+def test_a_plain_method_without_a_worker_may_return_the_call(tmp_path: Path, body: str) -> None:
     assert defined(tmp_path, f"isolated = False\n    {PLAIN}", body).has("verify")
 
 

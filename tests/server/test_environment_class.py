@@ -466,6 +466,16 @@ def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
         defined(load_module(file).Sums)
 
 
+def test_a_tool_may_have_the_name_that_another_library_gives_an_attribute(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    tool = "prompt = None\n    @tool\n    def rewards(self) -> str:\n        'Rewards.'"
+    file.write_text(
+        "from palestra import tool\n" + MISSPELT.format(line=f"{tool}\n        return ''\n    data")
+    )
+
+    assert defined(load_module(file).Sums).has("verify")
+
+
 def test_another_name_of_an_attribute_that_is_set_is_the_authors_own(tmp_path: Path) -> None:
     file = tmp_path / "sums.py"
     file.write_text(MISSPELT.format(line="data = [{}]\n    dataset"))

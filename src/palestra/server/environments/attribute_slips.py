@@ -51,7 +51,7 @@ def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any],
             if is_own and near is None and inspect.isfunction(value):
                 near = next((n for n in sorted(_METHODS) if is_one_slip(name, n)), None)
             habit = _HABITS.get(name)
-            if habit is not None and getattr(cls, habit) is getattr(base, habit):
+            if is_own and habit is not None and getattr(cls, habit) is getattr(base, habit):
                 near = near or habit  # ours is not set
             if near is not None:
                 yield owner, name, near

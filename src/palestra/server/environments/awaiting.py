@@ -11,7 +11,7 @@ from palestra.server.environments.method_checks import place_of
 
 _SERVICES: Final = frozenset({"judge", "sandbox"})
 _CONVERSIONS: Final = frozenset({"bool", "float", "int", "str"})
-_USES: Final = (ast.BoolOp, ast.UnaryOp, ast.Compare, ast.BinOp)
+_USES: Final = (ast.UnaryOp, ast.Compare, ast.BinOp)
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 AWAIT: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
 
@@ -77,19 +77,30 @@ def _unawaited(code: ast.AST) -> Iterator[ast.Call]:
     is_async = isinstance(code, ast.AsyncFunctionDef)
     for node in ast.walk(code):
         for value in _values_used(node, is_async=is_async and id(node) not in inner):
-            if _is_service_call(value):
-                yield value
+            yield from filter(_is_service_call, _results(value))
 
 
 def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
     if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
         yield node.test
+    elif isinstance(node, ast.BoolOp):
+        yield from node.values[:-1]  # the last one may be the result
     elif isinstance(node, _USES):
         yield from ast.iter_child_nodes(node)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         yield from node.args if node.func.id in _CONVERSIONS else ()
     elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Return) and is_async):
         yield node.value
+
+
+def _results(node: ast.expr | None) -> Iterator[Any]:
+    """Yield the expressions whose value `node` may have."""
+    if isinstance(node, ast.BoolOp):
+        yield from _results(node.values[-1])
+    elif isinstance(node, ast.IfExp):
+        yield from (*_results(node.body), *_results(node.orelse))
+    else:
+        yield node
 
 
 def _is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
