@@ -154,6 +154,21 @@ def test_a_session_of_an_earlier_process_of_the_server_is_lost() -> None:
     assert failure.message.startswith("env was restarted during this rollout")
 
 
+class Matching(ResourcesServer):
+    """Keeps nothing between two calls."""
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+
+
+def test_a_verifier_without_state_takes_a_session_of_an_earlier_process() -> None:
+    first = ask(server_of(Matching), "/verify", turn())
+    reply = ask(server_of(Matching), "/verify", turn(), cookies=first.cookies)
+
+    assert reply.status == 200
+    assert "Matching___env" in reply.cookies
+
+
 @pytest.mark.parametrize("path", ["/seed_session", "/verify"])
 def test_a_tampered_cookie_gives_nobody_the_session_that_it_names(path: str) -> None:
     server = server_of(Naming)

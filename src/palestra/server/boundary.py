@@ -128,17 +128,20 @@ class Boundary:
         token: str = "",
         in_flight: InFlightCalls | None = None,
         environment: bool = False,
+        keeps_state: bool = False,
         author: Callable[[None, str], AuthorMethod | None] | None = None,
         note_fault: NoteFault | None = None,
     ) -> None:
         """`environment`: whether the app is an environment, so that its calls count as made in the
-        environment. `author`: returns the AuthorMethod that reports a call of a path to the pulse.
+        environment. `keeps_state`: whether a call may depend on an earlier one of its rollout, so that
+        the session of an earlier process is refused. `author`: returns the AuthorMethod that reports a call of a path to the pulse.
         `note_fault`: gets the scope of a request at which the app's own code raised an exception.
         """
         self._author = author
         self._note_fault = note_fault
         self._methods: dict[str, AuthorMethod | None] = {}
         self._environment = environment
+        self._keeps_state = keeps_state
         self._in_flight = in_flight or InFlightCalls(server)
         self._app = app
         self._server = server
@@ -278,8 +281,7 @@ class Boundary:
         session: JsonDict = stored or {}
         session.setdefault(SESSION_ID_KEY, new_id())
         scope["session"] = session
-        # A model server or an agent keeps nothing between two calls that a rollout depends on.
-        is_lost = stored is None and self._environment and self._cookie.is_in(cookies)
+        is_lost = stored is None and self._keeps_state and self._cookie.is_in(cookies)
         before = None if stored is None else dict(session)
         return _OpenSession(self._cookie, session, before, is_lost=is_lost)
 

@@ -319,8 +319,13 @@ class ResourcesServer(Server):
         """Return `repeatable`; when it is None, whether repeating is certainly safe."""
         if self.repeatable is not None:
             return self.repeatable
-        if self.reverify_mode == "replay_tools":
-            return True
+        return self.reverify_mode == "replay_tools" or not self.palestra_keeps_state
+
+    @property
+    def palestra_keeps_state(self) -> bool:
+        """Whether a call may depend on an earlier one of its rollout. It does not where `verify` is
+        all there is, and takes no session.
+        """
         kind = type(self)
         # A seeding, a tool or a route of its own may do something outside of the session.
         only_verifies = (
@@ -329,7 +334,7 @@ class ResourcesServer(Server):
             and kind.routes is ResourcesServer.routes
             and not self._tool_methods
         )
-        return only_verifies and self.declared_reverify_mode() == "stateless"
+        return not (only_verifies and self.declared_reverify_mode() == "stateless")
 
     def declared_reverify_mode(self) -> ReverifyMode:
         """Return `reverify_mode`; when it is `unknown` and `verify` takes no session, `stateless`."""

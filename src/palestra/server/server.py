@@ -88,6 +88,13 @@ class Server(BaseModel):
         """
         return self.palestra_type == ServerType.RESOURCES
 
+    @property
+    def palestra_keeps_state(self) -> bool:
+        """Whether a call may depend on an earlier one of its rollout. A model server or an agent
+        keeps nothing that a rollout depends on.
+        """
+        return self.palestra_is_environment
+
     @cached_property
     def palestra_in_flight(self) -> InFlightCalls:
         """The requests from other processes that this server has not answered yet."""
@@ -280,6 +287,7 @@ class Server(BaseModel):
             in_flight=self.palestra_in_flight,
             author=self.palestra_author_method,
             environment=self.palestra_is_environment,
+            keeps_state=self.palestra_keeps_state,
             note_fault=self.palestra_note_fault,
         )
 
