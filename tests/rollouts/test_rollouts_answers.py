@@ -125,3 +125,20 @@ def test_the_last_answer_of_each_rollout_that_was_not_scored_is_verified(tmp_pat
     assert only.row["number"] == 0
     assert found.told().startswith("1 of the failed rollouts has the model's answer; 1 more")
     assert not only.row.keys() & {"attempt", "_ng_failure_class"}
+
+
+@pytest.mark.parametrize(
+    ("classes", "needed"),
+    [
+        (("judge_error", "verifier_error"), False),
+        (("verifier_error", "judge_error"), True),
+    ],
+)
+def test_the_last_failure_of_a_rollout_decides_whether_its_judge_is_asked(
+    tmp_path: Path, classes: tuple[str, str], needed: bool
+) -> None:
+    row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "response": SAID}
+    path = tmp_path / "failures.jsonl"
+    write_rows(path, [{"_ng_failure_class": name, **row} for name in classes])
+
+    assert UnverifiedAnswers.found_in(path, scored=None).needs_judge is needed

@@ -97,8 +97,8 @@ class UnverifiedAnswers:
                     keys[_key(row)] = None
                     if answer_in(row) is not None:
                         last[_key(row)] = number, offset
-                        if row[FAILURE_CLASS] == Outcome.JUDGE_ERROR:
-                            unjudged.add(_key(row))
+                        is_unjudged = row[FAILURE_CLASS] == Outcome.JUDGE_ERROR
+                        (unjudged.add if is_unjudged else unjudged.discard)(_key(row))
                 else:
                     keys.pop(_key(row), None)
                     last.pop(_key(row), None)
