@@ -6,12 +6,14 @@ answer is the next user message. The loop ends when the environment says nothing
 is incomplete, or at the limit. Where there is a limit, the row says whether it ended the loop.
 """
 
+from itertools import takewhile
 from typing import Final
 
 from palestra.responses_api_agents.simple_agent.app import SimpleAgent
 from palestra.schema import (
     TURN_LIMIT_REACHED,
     FunctionCall,
+    FunctionCallOutput,
     JsonObject,
     Response,
     RunRequest,
@@ -70,6 +72,10 @@ class EnvironmentAgent(SimpleAgent):
             reply=reply if seeded.takes_turns else None,
             max_turns=seeded.max_turns,
         )
-        has_open_call = isinstance(next(reversed(response.output), None), FunctionCall)
+        # A model may write a message after its calls.
+        last_turn = takewhile(
+            lambda item: not isinstance(item, FunctionCallOutput), reversed(response.output)
+        )
+        has_open_call = any(isinstance(item, FunctionCall) for item in last_turn)
         is_unfinished = has_open_call or observation is not None
         return response, is_unfinished and response.incomplete_details is None

@@ -66,6 +66,8 @@ def test_the_environments_limit_ends_the_conversation(tmp_path: Path) -> None:
     [
         (["1", "2", "3", "4"], 9, True),
         (["1", "2", "3", called("hint")], 9, True),
+        ([called("hint"), called("hint"), called("hint"), [called("hint"), "Wait."]], 9, True),
+        ([called("hint"), "1", "2"], 2, False),
         (["1", "2", "3", "4"], 4, False),  # the user had no more to say
         (["1", "2"], 2, False),
     ],
