@@ -68,8 +68,11 @@ def option(words: list[str], name: str) -> str:
     return words[words.index(name) + 1]
 
 
-def test_another_judge_scores_the_kept_answers(unjudged: Run, judge: str) -> None:
-    again = unjudged.reverify(fresh_judge=True, judge=judge)
+@pytest.mark.parametrize("fresh_judge", [True, False])
+def test_another_judge_scores_the_kept_answers(
+    unjudged: Run, judge: str, fresh_judge: bool
+) -> None:
+    again = unjudged.reverify(fresh_judge=fresh_judge, judge=judge)
 
     assert (again.result["verified"], again.failed) == (1, 0)
 
@@ -77,7 +80,7 @@ def test_another_judge_scores_the_kept_answers(unjudged: Run, judge: str) -> Non
 def test_the_advice_after_a_judge_failure_is_a_command_that_names_the_judge(unjudged: Run) -> None:
     words = command_in(unjudged.failures()[0].remedy)
 
-    assert "--fresh-judge" in words
+    assert "--fresh-judge" not in words  # what the judge has answered stays
     assert option(words, "--judge").startswith("vllm:scripted@http://")
     assert option(words, "--environment") == "judged.py"
 

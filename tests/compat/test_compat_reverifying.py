@@ -101,7 +101,7 @@ def test_a_question_that_was_never_asked_gets_no_reward(tmp_path: Path, question
         row = recorded(question, "yes", **AGAIN) | {"question": f"{question} else"}
         with pytest.raises(JudgeFailure, match="no answer of the judge") as refused:
             await fleet.client.peer("judged").call("/verify", row, VerifyResponse)
-        assert "--fresh-judge" in refused.value.hint
+        assert "--judge" in refused.value.hint
 
     run(tmp_path, ALONE, check)
 

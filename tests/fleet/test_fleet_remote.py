@@ -80,7 +80,7 @@ def test_it_is_said_what_is_waited_for(caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.mark.parametrize(
     "answers",
-    [PUBLISHED, {"POST /verify": (422, b"")}],
+    [PUBLISHED, {"GET /verify": (422, b"")}],
     ids=["published", "without a document"],
 )
 def test_a_server_with_a_verifier_is_taken(answers: Mapping[str, tuple[int, bytes]]) -> None:

@@ -217,7 +217,7 @@ def test_an_object_of_several_lists_of_rows_is_refused_with_their_names(tmp_path
     "text",
     [
         '{"question": "?", "letters": ["a"], "words": ["b"]}',
-        '{"question": [{"a": 1}], "messages": [{"b": 1}]}',
+        '{"question": [{"a": 1}], "documents": [{"b": 1}]}',
     ],
 )
 def test_an_object_that_may_be_a_row_is_one(tmp_path: Path, text: str) -> None:

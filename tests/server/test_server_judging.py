@@ -292,7 +292,7 @@ def test_without_judge_or_recorded_answer_there_is_a_failure_and_no_reward() -> 
     assert "no judge" in failure(made=config(judge_model_server=None)).message
     missing = failure("", other("other", "things", EQUAL), replays=True)
     assert "no stored answer of the judge" in missing.message
-    assert "--fresh-judge" in missing.hint
+    assert "--judge" in missing.hint
 
 
 def test_no_more_questions_are_asked_at_once_than_allowed() -> None:

@@ -2,10 +2,12 @@
 that broke ended it.
 """
 
+import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import palestra
 from palestra.analysis import advice_about
@@ -45,6 +47,8 @@ rollouts in flight that the process can have."""
 
 _NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
 _UNKNOWN = "--config FILE"
+_MODES_WITHIN_S: Final = 5.0
+"""How long a collection waits for what its servers say of verification, which only hints need."""
 
 
 def verified_by(
@@ -68,7 +72,7 @@ def _judge_options(judge: str | None, secrets: Collection[str]) -> list[str]:
     if judge is None:
         return []
     is_secret = any(secret in judge for secret in secrets)
-    return ["--fresh-judge", "--judge", "PROVIDER:NAME@URL" if is_secret else judge]
+    return ["--judge", "PROVIDER:NAME@URL" if is_secret else judge]
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
@@ -178,8 +182,9 @@ async def _with_session_mode(
     if not names or settings.reverify_words != PALESTRA_REVERIFY:
         return settings
     try:
-        sessions = await check_modes(client, names, force=True)
-    except PalestraError:
+        async with asyncio.timeout(_MODES_WITHIN_S):
+            sessions = await check_modes(client, names, force=True)
+    except (PalestraError, TimeoutError):
         return settings  # what is wrong with a server, its rollouts report
     if sessions.forced != names:
         return settings

@@ -208,7 +208,9 @@ def prepared_reverification(
         # Of a row whose verification failed no judge's answer is stored.
         models = args.fresh_judge or args.judge is not None or unverified is not None
         names = _needed(config, checked.servers, models=models)
-        if args.fresh_judge or (unverified is not None and unverified.needs_judge):
+        is_partial = bool(args.only) or args.limit is not None
+        unjudged = unverified is not None and unverified.needs_judge and not is_partial
+        if args.fresh_judge or unjudged:
             _refuse_missing_judges(config, names, judged.option)
         # Now that they are known, what these servers lack is an error.
         config = _only(load(overrides, ng=False, extra=extra, required=names), names)

@@ -127,8 +127,6 @@ def _failure_hint(failed: Mapping[str, int], args: ReverifyArgs) -> str:
     if Outcome.DATA_ERROR in failed and args.inputs is None:
         return "if the verifier misses fields of the task rows, pass their file with --inputs FILE"
     if Outcome.JUDGE_ERROR in failed:
-        options = [] if args.fresh_judge else ["--fresh-judge"]
-        options += ["--overwrite"] if args.judge else ["--judge PROVIDER:NAME@URL", "--overwrite"]
-        judge = "another model after --judge and " if args.judge else ""
-        return f"the same command with {judge}{' '.join(options)} asks the judge again"
+        judge = "another model after --judge and" if args.judge else "--judge PROVIDER:NAME@URL"
+        return f"the same command with {judge} --overwrite asks the judge again"
     return "the failures file has the reason of each row; fix it, then start again with --overwrite"

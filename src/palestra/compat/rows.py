@@ -97,7 +97,7 @@ def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpR
     if not running:
         raise JudgeFailure(
             f"the row holds no answer of the judge {server} to this question",
-            hint="`palestra reverify --fresh-judge --judge PROVIDER:NAME@URL` asks a judge",
+            hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
         )
     return None
 

@@ -28,8 +28,8 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     ServerType.RESOURCES: ("/verify", "/step"),
 }
 """The paths of which a server of each type has at least one."""
-_ABSENT: Final = frozenset({404, 405, 501})
-"""Statuses of a POST to a path that a server does not have."""
+_ABSENT: Final = frozenset({404, 501})
+"""Statuses of a GET of a path that a server does not have; of one that takes a POST it is 405."""
 
 
 async def await_remote(
@@ -84,11 +84,11 @@ async def _check_identity(running: RunningInstance, http: HttpTransport, token: 
     paths = _PATHS.get(running.server_type, ())
     url = running.urls[0]
     try:
-        published = _published_paths(await _send(http, "GET", f"{url}/openapi.json", token))
+        published = _published_paths(await _get(http, f"{url}/openapi.json", token))
         if not published.isdisjoint(paths):
             return
         # An author may publish no document, or leave a path out of it.
-        replies = [await _send(http, "POST", url + path, token) for path in paths]
+        replies = [await _get(http, url + path, token) for path in paths]
     except (InfraError, DeadlineExceeded):
         return  # it answered a moment ago: its first call says what is wrong
     if all(reply.status in _ABSENT for reply in replies):
@@ -109,11 +109,8 @@ def _published_paths(reply: HttpReply) -> AbstractSet[str]:
     return paths.keys() if isinstance(paths, dict) else frozenset()
 
 
-async def _send(http: HttpTransport, method: str, url: str, token: str) -> HttpReply:
-    headers = {"content-type": "application/json"}
-    if token:
-        headers["authorization"] = f"Bearer {token}"
-    body = b"" if method == "GET" else b"{}"
+async def _get(http: HttpTransport, url: str, token: str) -> HttpReply:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
     return await http.send(
-        HttpRequest(method, url, headers, body, timeout_s=IDENTITY_WITHIN_S, direct=True)
+        HttpRequest("GET", url, headers, timeout_s=IDENTITY_WITHIN_S, direct=True)
     )

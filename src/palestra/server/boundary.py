@@ -54,8 +54,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 _PREFIX: Final = f"/{ROLLOUT_SEGMENT}/"
 
-_OPENS_SESSION: Final = frozenset({"/seed_session", "/reset"})
-"""The paths at which a rollout begins, whatever session its caller had before."""
+_NEEDS_NO_SESSION: Final = frozenset({"/seed_session", "/reset", "/aggregate_metrics"})
+"""The paths at which a rollout begins, whatever session its caller had before, and that of metrics."""
 
 MOST_PATHS: Final = 256
 """The largest number of paths cached per server: a model may make up tool names without end."""
@@ -417,7 +417,7 @@ def _strayed(server: str, worker: str) -> InfraError:
 
 
 def _needs_session(scope: Message) -> bool:
-    return scope["method"] == "POST" and scope["path"] not in _OPENS_SESSION
+    return scope["method"] == "POST" and scope["path"] not in _NEEDS_NO_SESSION
 
 
 def _session_lost(server: str) -> InfraError:

@@ -29,6 +29,7 @@ from palestra.system import shown
 if TYPE_CHECKING:
     import _csv
 
+_SPLITS: Final = frozenset({"train", "validation", "valid", "val", "dev", "test", "eval"})
 ROWS_AT_ONCE: Final = 1000
 """The number of rows in one batch read from a Parquet file."""
 
@@ -118,7 +119,7 @@ def _json(path: Path) -> Records:
         return
     if isinstance(records, Mapping):
         lists = [value for value in records.values() if isinstance(value, list)]
-        if len(lists) > 1 and _are_tables(records):
+        if len(lists) > 1 and _are_splits(records):
             names = ", ".join(records)
             raise InputDataError(
                 f"{path} is an object with several lists of rows: {names}",
@@ -131,16 +132,9 @@ def _json(path: Path) -> Records:
         yield Line(number, record)
 
 
-def _are_tables(record: Mapping[Any, Any]) -> bool:
-    """Whether an object holds nothing but lists of objects, such as the splits of a dataset. It may be
-    one row nevertheless, with messages and tools.
-    """
-    lists = record.values()
-    is_row = bool(record.keys() & {"input", "messages", "tools"})
-    return not is_row and all(
-        isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows)
-        for rows in lists
-    )
+def _are_splits(record: Mapping[Any, Any]) -> bool:
+    """Whether an object holds the splits of a dataset. Another object with lists is one row."""
+    return record.keys() <= _SPLITS and all(isinstance(rows, list) for rows in record.values())
 
 
 def _table(path: Path) -> Records:

@@ -292,7 +292,7 @@ class Hearing:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row has no stored answer of the judge to this question",
-                hint="`palestra reverify --fresh-judge --judge PROVIDER:NAME@URL` asks a judge",
+                hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
             )
         return await self._judge.answer(params)
 
