@@ -248,8 +248,8 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
 
     Raises ConfigError: a server can verify only in the live session, and `force` is false.
     """
-    asked = await asyncio.gather(*(_mode(client, name) for name in servers))
-    modes = dict(zip(servers, asked, strict=True))
+    answers = await asyncio.gather(*(_mode(client, name) for name in servers))
+    modes = dict(zip(servers, answers, strict=True))
     replayed = frozenset(name for name, mode in modes.items() if mode == REPLAY_TOOLS)
     turned = frozenset(name for name, mode in modes.items() if mode == REPLAY_TURNS)
     replayable = replayed | turned
