@@ -143,7 +143,9 @@ def _refuse_wrong_kind(value: Mapping[str, Any], route: APIRoute, where: str) ->
     """Raise CallError: the reward in a mapping is no number, where the response model needs one."""
     model = route.response_model
     field = model.model_fields.get("reward") if _is_pydantic(model) else None
-    if field is None or field.annotation is not float or FAILURE_CLASS in value:
+    if field is None or field.annotation is not float or field.metadata or _converts(model):
+        return
+    if FAILURE_CLASS in value or "reward" not in value:
         return
     reward = value.get("reward")
     try:
@@ -160,17 +162,21 @@ def _is_pydantic(model: Any) -> bool:
     return isinstance(model, type) and issubclass(model, BaseModel)
 
 
+def _converts(model: type[BaseModel]) -> bool:
+    """Whether a response model may fill fields in, or make a number of another value."""
+    decorators = model.__pydantic_decorators__
+    validators = (*decorators.model_validators.values(), *decorators.field_validators.values())
+    return any(validator.info.mode != "after" for validator in validators)
+
+
 def _is_no_result(value: Any) -> bool:
     return isinstance(value, int | float | str | bytes) or type(value) in {tuple, list, set}
 
 
 def _missing_fields(value: Mapping[str, Any], model: Any) -> list[str]:
     """Return the fields that the response model requires and a mapping lacks."""
-    if not _is_pydantic(model):
+    if not _is_pydantic(model) or _converts(model):
         return []
-    validators = model.__pydantic_decorators__.model_validators.values()
-    if any(validator.info.mode != "after" for validator in validators):
-        return []  # which may fill the fields in
     return [
         name
         for name, field in model.model_fields.items()
