@@ -165,7 +165,7 @@ def _is_pydantic(model: Any) -> bool:
 def _converts(model: type[BaseModel]) -> bool:
     """Whether a response model may fill fields in, or make a number of another value."""
     decorators = model.__pydantic_decorators__
-    modes = [validator.info.mode for validator in decorators.model_validators.values()]
+    modes: list[str] = [validator.info.mode for validator in decorators.model_validators.values()]
     modes += [validator.info.mode for validator in decorators.field_validators.values()]
     return any(mode != "after" for mode in modes)
 
