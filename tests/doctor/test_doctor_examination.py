@@ -84,7 +84,7 @@ def test_a_file_that_is_no_jsonl_at_all_is_one_finding(ward: Ward) -> None:
 
     found = ward.examine(input_jsonl_fpath=name).finding("data.not-json")
 
-    assert "lines 1, 2, 3" in found["symptom"]
+    assert "line 1: the file is one JSON array" in found["symptom"]
     assert "jq -c" in found["next_action"]
 
 

@@ -200,7 +200,7 @@ CASES = {
     "a tool's own call fails": Planted(
         "call the tool",
         Outcome.JUDGE_ERROR,
-        Layer.VERIFIER,
+        Layer.MODEL,
         [("agent", 500), X, ("judge", 500), ("judge", 501)],
         body=REFUSAL,
     ),
@@ -218,7 +218,7 @@ CASES = {
     "the judge fails": Planted(
         "fine",
         Outcome.JUDGE_ERROR,
-        Layer.VERIFIER,
+        Layer.MODEL,
         [("agent", 500), X, ("judge", 500), ("judge", 501)],
         body=REFUSAL,
         fail="judge fail",

@@ -9,7 +9,7 @@ import opcode
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
@@ -62,7 +62,7 @@ _NO_ATTRIBUTE: Final = re.compile(
 _IMPORT_FROM: Final = opcode.opmap["IMPORT_FROM"]
 
 
-def not_provided(fullname: str, names: Iterable[str]) -> str:
+def not_provided(fullname: str, names: Collection[str]) -> str:
     """Return the error message for a module or name that Palestra lacks. `names`: the names that
     its package or module has.
 
@@ -76,10 +76,15 @@ def not_provided(fullname: str, names: Iterable[str]) -> str:
     if name in _REPLACEMENTS:
         suggestion = f": {_REPLACEMENTS[name]}"
     else:
-        near = nearest(name, names, cutoff=_SIMILAR)
+        near = nearest(name, names, cutoff=_SIMILAR) or _begun(name, names)
         suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
     return f"{product.owner} `{remainder}` is not provided by Palestra{suggestion}{page}"
+
+
+def _begun(name: str, names: Iterable[str]) -> str | None:
+    """Return the longest of `names` with which `name` begins, such as `cli` for `client`."""
+    return max((n for n in names if name.startswith(n)), key=len, default=None)
 
 
 def names_beside(ours: str) -> list[str]:

@@ -135,7 +135,7 @@ def test_validate_checks_settings_by_the_class_of_the_server(
 
 
 DATASETS = """
-policy_model: {responses_api_models: {openai_model: {openai_base_url: u, openai_api_key: k, openai_model: m}}}
+policy_model: {responses_api_models: {openai_model: {openai_base_url: http://u, openai_api_key: k, openai_model: m}}}
 r: {resources_servers: {mcqa: {domain: knowledge}}}
 a:
   responses_api_agents:
