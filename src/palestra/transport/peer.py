@@ -10,6 +10,7 @@ from palestra.config import ServerType
 from palestra.errors import (
     CallError,
     CallEvidence,
+    DeadlineExceeded,
     Hop,
     VerifierError,
     excerpt,
@@ -264,8 +265,10 @@ def _answer_in(body: bytes) -> JsonDict | None:
 
 
 def tool_failure_text(failure: CallError, payload: Any) -> str | None:
-    """Return the model's text about a failed tool; None when the tool's own nested call failed."""
-    if failure.evidence.hops:
+    """Return the model's text about a failed tool; None when the tool's own nested call failed, or a
+    deadline passed: what hangs is no answer.
+    """
+    if failure.evidence.hops or isinstance(failure, DeadlineExceeded):
         return None
     if "detail" in payload:
         # The answer of the route itself, in its own words.
