@@ -76,13 +76,13 @@ def not_provided(fullname: str, names: Collection[str]) -> str:
     if name in _REPLACEMENTS:
         suggestion = f": {_REPLACEMENTS[name]}"
     else:
-        near = nearest(name, names, cutoff=_SIMILAR) or _begun(name, names)
+        near = nearest(name, names, cutoff=_SIMILAR) or _prefix_of(name, names)
         suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
     return f"{product.owner} `{remainder}` is not provided by Palestra{suggestion}{page}"
 
 
-def _begun(name: str, names: Iterable[str]) -> str | None:
+def _prefix_of(name: str, names: Iterable[str]) -> str | None:
     """Return the longest of `names` with which `name` begins, such as `cli` for `client`."""
     return max((n for n in names if name.startswith(n)), key=len, default=None)
 
