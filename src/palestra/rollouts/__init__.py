@@ -44,9 +44,7 @@ from palestra.rollouts.merging.write import MergeFailed
 from palestra.rollouts.pace import Health, Pace
 from palestra.rollouts.prepare import (
     PreparedRun,
-    StaleRun,
     begin,
-    changes,
     discard,
     discard_new_inputs,
     intended,
@@ -104,6 +102,7 @@ from palestra.rollouts.run_folders import (
     runs_of,
 )
 from palestra.rollouts.same_run import setting_differences
+from palestra.rollouts.stale import StaleRun, changes
 
 __all__ = [
     "ENDED_RUN",

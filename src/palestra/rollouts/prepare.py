@@ -13,16 +13,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from palestra.config import did_you_mean
 from palestra.engine import Accounting, ending_in
-from palestra.errors import InputDataError, KnownCause, Layer
+from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.lineage import SelectedFrom, selections
-from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest, semantic_differences
+from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest
 from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -31,9 +30,8 @@ from palestra.rollouts.recorded import (
     recorded_rows,
     scored_keys,
 )
-from palestra.rollouts.results import has_answers, reverify_command
+from palestra.rollouts.stale import changes, stale_run
 from palestra.schema import (
-    SELECT_FAILED,
     JsonDict,
     JsonObject,
     RolloutKey,
@@ -56,19 +54,6 @@ from palestra.transport import new_id
 FORGOTTEN_AFTER_S = 86_400.0
 """The age in seconds after which another machine's unused new inputs are treated as left by a
 killed command."""
-
-
-_OTHER_ROWS: Final = "the input rows differ"
-_REQUESTED: Final = "rollouts requested: "
-_NUM_REPEATS: Final = "num_repeats"
-_MAYBE_OTHER_ROWS: Final = "the rows of the input file may have changed, too"
-
-
-class StaleRun(InputDataError):
-    """The existing run was made from other rows or settings than the requested one."""
-
-    layer = Layer.CACHE
-    cause = KnownCause.SETTINGS_CHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +166,7 @@ def plan(
         new_inputs=new_inputs,
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
         notices=(
-            *(
-                ()
-                if existing or not settings.resume_from_cache
-                else (_nothing_to_resume(paths.output),)
-            ),
+            *_nothing_to_resume(settings, existing),
             *map(_selected, new.selected_from),
             *_warnings(settings, inputs),
         ),
@@ -196,13 +177,7 @@ def plan(
     with on_failure(lambda: new_inputs.unlink(missing_ok=True)):
         changed = changes(old, new, inputs.agents)
         if changed and settings.on_stale == "error":
-            raise StaleRun(
-                f"the run at {paths.output} was made from something else:\n  "
-                + "\n  ".join(changed),
-                hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or "
-                "`--overwrite`) moves that run to <name>.bak" + _kept_answers(paths, settings),
-                cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
-            )
+            raise stale_run(old, new, changed, settings)
         if changed:
             reason = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=("\n  ".join(reason), *fresh.notices))
@@ -219,13 +194,17 @@ def plan(
     )
 
 
-def _nothing_to_resume(output: Path) -> str:
-    """Return the line about a run that is to be continued and does not exist."""
-    suffix = output.suffix
+def _nothing_to_resume(settings: CollectSettings, existing: Collection[Path]) -> Iterator[str]:
+    """Yield a line when a run is to be continued that does not exist. `existing`: its files."""
+    if existing or not settings.resume_from_cache:
+        return
+    output = settings.output_jsonl_fpath
     outputs = {
-        path.name for path in output.parent.glob(f"*{suffix}") if RunPaths(path).manifest.exists()
+        path.name
+        for path in output.parent.glob(f"*{output.suffix}")
+        if RunPaths(path).manifest.exists()
     }
-    return (
+    yield (
         f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
         + did_you_mean(output.name, outputs)
     )
@@ -492,96 +471,6 @@ def why_not_writable(paths: RunPaths) -> str:
     except InputDataError as error:
         return error.message
     return ""
-
-
-def changes(old: Manifest, new: Manifest, agents: Collection[str]) -> list[str]:
-    """Return the differences between the existing run's manifest and the new one, one line each.
-
-    `agents`: those that the new run's rows name.
-    """
-    changed = semantic_differences(old.semantics, new.semantics, agents)
-    if old.input_digest != new.input_digest:
-        changed = [*_limit_change(old, new), *changed]
-    if old.version != new.version:
-        changed.append(f"Palestra's version: {old.version} -> {new.version}")
-    if _share_of(old) != _share_of(new):
-        changed.append(f"shard: {_share_of(old)} -> {_share_of(new)}")
-    if old.requested != new.requested:
-        changed.append(f"{_REQUESTED}{old.requested} -> {new.requested}")
-    return changed
-
-
-def _limit_change(old: Manifest, new: Manifest) -> tuple[str, ...]:
-    """Return the differences of runs with other input rows: their limits, and the rows.
-
-    Whether another limit is the only difference cannot be seen from the manifests.
-    """
-    if not _has_other_limit(old, new):
-        return (_OTHER_ROWS,)
-    limits = ["none" if run.limit is None else str(run.limit) for run in (old, new)]
-    limit_change = f"limit: {' -> '.join(limits)}"
-    return (limit_change,) if _reads_same_files(old, new) else (limit_change, _MAYBE_OTHER_ROWS)
-
-
-def _reads_same_files(old: Manifest, new: Manifest) -> bool:
-    """Whether the input files are those of the run `old`, and nobody has written them since."""
-    paths = [Path(name).absolute() for name in new.inputs]
-    if not paths or paths != [Path(name).absolute() for name in old.inputs]:
-        return False
-    with contextlib.suppress(OSError):
-        return all(path.stat().st_mtime < old.started_at for path in paths)
-    return False
-
-
-def _has_other_limit(old: Manifest, new: Manifest) -> bool:
-    return old.knows_limit and new.knows_limit and old.limit != new.limit
-
-
-def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
-    """Return what makes the command the one that started the run `old`. `changed`: the lines about
-    the differences.
-    """
-    steps: list[str] = []
-    flags: list[str] = []
-    undone = {_MAYBE_OTHER_ROWS}
-    if old.input_digest != new.input_digest and _has_other_limit(old, new):
-        undone.update(_limit_change(old, new))
-        if old.limit is None:
-            steps.append("leave out the limit")
-        else:
-            flags.append(f"--limit {old.limit}")
-    repeats = [manifest.semantics.get(_NUM_REPEATS) for manifest in (old, new)]
-    if repeats[0] != repeats[1] and isinstance(repeats[0], int):
-        undone.update(line for line in changed if line.startswith(f"{_NUM_REPEATS}: "))
-        flags.append(f"--num-repeats {repeats[0]}")
-    if not steps and not flags:
-        return "undo the changes"
-    if flags:
-        steps.append(f"add `{' '.join(flags)}`")
-    if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
-        steps.append("undo the rest")
-    return f"{' and '.join(steps)} to go on with that run, or choose another output"
-
-
-def _share_of(manifest: Manifest) -> str:
-    return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
-
-
-def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
-    """Return hints with the commands that verify the stale run's responses again, and that write
-    the tasks of its failed rollouts for a run of their own. Each is empty without such rollouts.
-    """
-    hint = ""
-    scored = paths.output.exists() and paths.output.stat().st_size > 0
-    if scored or has_answers(paths.failures):
-        reverify = reverify_command(settings)
-        hint = f"; what the model has answered already, {reverify} verifies as things are now"
-    if paths.failures.exists() and paths.failures.stat().st_size > 0:
-        hint += (
-            f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
-            "with that file as --input and another --output runs them alone"
-        )
-    return hint
 
 
 def _read_ended(paths: RunPaths, inputs: Materialized, max_attempts: int) -> Ended:

@@ -1,0 +1,129 @@
+"""Whether a run that exists is the requested one, and how to go on when it is not."""
+
+import contextlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from palestra.errors import InputDataError, KnownCause, Layer
+from palestra.rollouts.manifest import Manifest, semantic_differences
+from palestra.rollouts.results import has_answers, reverify_command
+from palestra.schema import SELECT_FAILED, RunPaths
+from palestra.settings import CollectSettings
+
+_OTHER_ROWS: Final = "the input rows differ"
+_REQUESTED: Final = "rollouts requested: "
+_NUM_REPEATS: Final = "num_repeats"
+_MAYBE_OTHER_ROWS: Final = "the rows of the input file may have changed, too"
+
+
+class StaleRun(InputDataError):
+    """The existing run was made from other rows or settings than the requested one."""
+
+    layer = Layer.CACHE
+    cause = KnownCause.SETTINGS_CHANGED
+
+
+def stale_run(
+    old: Manifest, new: Manifest, changed: Sequence[str], settings: CollectSettings
+) -> StaleRun:
+    """Return the error for the run `old`, which cannot be continued as the run `new`. `changed`: the
+    lines about the differences. `settings`: of the new run.
+    """
+    paths = RunPaths(settings.output_jsonl_fpath)
+    return StaleRun(
+        f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
+        hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or `--overwrite`) "
+        "moves that run to <name>.bak" + _kept_answers(paths, settings),
+        cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
+    )
+
+
+def changes(old: Manifest, new: Manifest, agents: Collection[str]) -> list[str]:
+    """Return the differences between the existing run's manifest and the new one, one line each.
+
+    `agents`: those that the new run's rows name.
+    """
+    changed = semantic_differences(old.semantics, new.semantics, agents)
+    if old.input_digest != new.input_digest:
+        changed = [*_limit_change(old, new), *changed]
+    if old.version != new.version:
+        changed.append(f"Palestra's version: {old.version} -> {new.version}")
+    if _share_of(old) != _share_of(new):
+        changed.append(f"shard: {_share_of(old)} -> {_share_of(new)}")
+    if old.requested != new.requested:
+        changed.append(f"{_REQUESTED}{old.requested} -> {new.requested}")
+    return changed
+
+
+def _limit_change(old: Manifest, new: Manifest) -> tuple[str, ...]:
+    """Return the differences of runs with other input rows: their limits, and the rows.
+
+    Whether another limit is the only difference cannot be seen from the manifests.
+    """
+    if not _has_other_limit(old, new):
+        return (_OTHER_ROWS,)
+    limits = ["none" if run.limit is None else str(run.limit) for run in (old, new)]
+    limit_change = f"limit: {' -> '.join(limits)}"
+    return (limit_change,) if _reads_same_files(old, new) else (limit_change, _MAYBE_OTHER_ROWS)
+
+
+def _reads_same_files(old: Manifest, new: Manifest) -> bool:
+    """Whether the input files are those of the run `old`, and nobody has written them since."""
+    paths = [Path(name).absolute() for name in new.inputs]
+    if not paths or paths != [Path(name).absolute() for name in old.inputs]:
+        return False
+    with contextlib.suppress(OSError):
+        return all(path.stat().st_mtime < old.started_at for path in paths)
+    return False
+
+
+def _has_other_limit(old: Manifest, new: Manifest) -> bool:
+    return old.knows_limit and new.knows_limit and old.limit != new.limit
+
+
+def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
+    """Return what makes the command the one that started the run `old`. `changed`: the lines about
+    the differences.
+    """
+    steps: list[str] = []
+    flags: list[str] = []
+    undone = {_MAYBE_OTHER_ROWS}
+    if old.input_digest != new.input_digest and _has_other_limit(old, new):
+        undone.update(_limit_change(old, new))
+        if old.limit is None:
+            steps.append("leave out the limit")
+        else:
+            flags.append(f"--limit {old.limit}")
+    repeats = [manifest.semantics.get(_NUM_REPEATS) for manifest in (old, new)]
+    if repeats[0] != repeats[1] and isinstance(repeats[0], int):
+        undone.update(line for line in changed if line.startswith(f"{_NUM_REPEATS}: "))
+        flags.append(f"--num-repeats {repeats[0]}")
+    if not steps and not flags:
+        return "undo the changes"
+    if flags:
+        steps.append(f"add `{' '.join(flags)}`")
+    if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
+        steps.append("undo the rest")
+    return f"{' and '.join(steps)} to go on with that run, or choose another output"
+
+
+def _share_of(manifest: Manifest) -> str:
+    return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
+
+
+def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
+    """Return hints with the commands that verify the stale run's responses again, and that write
+    the tasks of its failed rollouts for a run of their own. Each is empty without such rollouts.
+    """
+    hint = ""
+    scored = paths.output.exists() and paths.output.stat().st_size > 0
+    if scored or has_answers(paths.failures):
+        reverify = reverify_command(settings)
+        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+    if paths.failures.exists() and paths.failures.stat().st_size > 0:
+        hint += (
+            f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
+            "with that file as --input and another --output runs them alone"
+        )
+    return hint
