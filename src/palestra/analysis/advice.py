@@ -113,7 +113,7 @@ def _of_this_run(output: Path, recorded: re.Match[str]) -> str:
     """
     (rollouts,) = shlex.split(recorded["rollouts"])
     reverified = unused_reverified(output)
-    is_first = reverified.stem == f"{output.stem}_reverified"
+    is_first = reverified == RunPaths(output).reverified
     if is_first and Path(rollouts).absolute() == output.absolute():
         return recorded[0]
     return shlex.join(options_of_reverify(output, reverified=reverified))

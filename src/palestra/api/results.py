@@ -1,6 +1,5 @@
 """A run as a value: what it is, how it ended, its rollouts, and what can be computed from it."""
 
-import contextlib
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -221,11 +220,7 @@ class Run:
         cannot be used.
         """
         manifest = read_manifest(RunPaths(self.path).manifest)
-        destination = (
-            self.path.with_name(f"{self.path.stem}_reverified.jsonl")
-            if output is None
-            else Path(output)
-        )
+        destination = RunPaths(self.path).reverified if output is None else Path(output)
         arguments = {
             "rollouts": Path(self._one_output()),
             "output": destination,
@@ -452,14 +447,13 @@ def _opened(outputs: Sequence[Path]) -> Run:
 
 def _band(band: tuple[float, float]) -> RateBand:
     """Return the band of pass rates. Raises ConfigError: it is none."""
-    with contextlib.suppress(TypeError, ValueError):
-        low, high = map(float, band)
-        if (rates := RateBand(low, high)).is_valid:
-            return rates
-    raise ConfigError(
-        f"band={band!r} is not (LOW, HIGH) with 0 <= LOW <= HIGH <= 1",
-        hint="for example band=(0.1, 0.9)",
-    )
+    rates = RateBand(*band)
+    if not rates.is_valid:
+        raise ConfigError(
+            f"band={band!r} is not (LOW, HIGH) with 0 <= LOW <= HIGH <= 1",
+            hint="for example band=(0.1, 0.9)",
+        )
+    return rates
 
 
 def _is_live(output: Path) -> bool:

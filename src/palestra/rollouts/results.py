@@ -49,6 +49,7 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     RolloutKey,
+    RunPaths,
     encode_json,
     fields_of,
     hint_with,
@@ -133,7 +134,7 @@ def options_of_reverify(output: Path, *, reverified: Path | None = None) -> list
 
     `reverified`: where the new rows go; None: the first name for them, used or not.
     """
-    reverified = reverified or output.with_name(f"{output.stem}_reverified.jsonl")
+    reverified = reverified or RunPaths(output).reverified
     return ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
 
 

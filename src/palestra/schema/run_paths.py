@@ -69,6 +69,11 @@ class RunPaths:
         return self._sibling(f"_materialized_inputs.jsonl.new-{token}")
 
     @property
+    def reverified(self) -> Path:
+        """The rows of a re-verification, unless its command names another output."""
+        return self.output.with_name(f"{self.output.stem}_reverified.jsonl")
+
+    @property
     def failures(self) -> Path:
         """The file with one row per failed attempt."""
         return self._sibling(FAILURES_ENDING)

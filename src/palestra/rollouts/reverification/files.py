@@ -17,8 +17,8 @@ import orjson
 from palestra.errors import CallError, InputDataError, KnownCause, Outcome, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
-from palestra.rollouts.prepare import StaleRun
 from palestra.rollouts.results import described
+from palestra.rollouts.stale import StaleRun
 from palestra.schema import (
     FAILURE_CLASS,
     ROLLOUT_INDEX,
@@ -87,8 +87,7 @@ def unused_reverified(output: Path) -> Path:
     """Return the output of a re-verification of the run at `output`, such that none of its files
     exists.
     """
-    first = output.with_name(f"{output.stem}_reverified.jsonl")
-    return unused(first, lambda path: ReverifyPaths(path).all())
+    return unused(RunPaths(output).reverified, lambda path: ReverifyPaths(path).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ def _reverify(
     if environment and "," not in environment:
         words += ["--environment", environment]
     words += ["--only", f"{task}:{rollout}"]
-    words += ["--output", str(output.with_name(f"{output.stem}_reverified.jsonl"))]
+    words += ["--output", str(RunPaths(output).reverified)]
     return " ".join(map(shell_word, words)), ""
 
 
