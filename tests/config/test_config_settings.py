@@ -270,24 +270,25 @@ def test_a_nested_field_is_shown_by_its_name_and_not_by_its_type() -> None:
     assert caught.value.message.endswith("files={names: <names>}'")
 
 
+def refusal_of_five(file: Path, text: str) -> str:
+    """The message about `max_steps`, which is five, where `file` sets it with this text."""
+    file.write_text(text)
+    refused = instance(openai_base_url="http://x", max_steps="five")
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Settings, replace(refused, setting_files={"max_steps": file}))
+    return caught.value.message
+
+
 def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
-    file.write_text("max_steps: five")
-    written = instance(openai_base_url="http://x", max_steps="five")
 
-    with pytest.raises(ConfigError) as caught:
-        settings_from(Settings, replace(written, setting_files={"max_steps": file}))
+    message = refusal_of_five(file, "max_steps: five")
 
-    assert caught.value.message.startswith(f"{shown(file)}: m: max_steps: ")
-    assert caught.value.message.endswith("got 'five'")
+    assert message.startswith(f"{shown(file)}: m: max_steps: ")
+    assert message.endswith("got 'five'")
 
 
 def test_a_value_of_an_override_is_not_said_to_be_in_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "m.yaml"
-    file.write_text("max_steps: 3")
-    overridden = instance(openai_base_url="http://x", max_steps="five")
+    message = refusal_of_five(tmp_path / "m.yaml", "max_steps: 3")
 
-    with pytest.raises(ConfigError) as caught:
-        settings_from(Settings, replace(overridden, setting_files={"max_steps": file}))
-
-    assert caught.value.message.startswith("m: max_steps: ")
+    assert message.startswith("m: max_steps: ")

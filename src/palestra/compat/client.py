@@ -131,7 +131,7 @@ class ClientResponse:
 
     def failure(self) -> CallError:
         """Return the error that a model server's answer stands for, with its server and status."""
-        server, status, body = self._reply.server, self.status, self._full_body
+        server, status, body = self._reply.server, self._reply.status, self._full_body
         text = excerpt(body)
         return _failure(server, self.url, status, body) or ModelError(
             f"{server} answered {status}: {text[:500]}",

@@ -47,8 +47,7 @@ class RefusedAnswers:
         """Return the failure of the server whose answer came last before the code raised `error`.
 
         None when no server failed, when the code looked at the status of each error, or when `error`
-        names a failed call itself. `where`: server and
-        path of the code.
+        names a failed call itself. `where`: server and path of the code.
         """
         # Code that looked at the status has handled the answer: its error may be about anything else.
         unexamined = [answer for answer in self._by_server.values() if not answer.is_examined]

@@ -134,8 +134,8 @@ class Boundary:
     ) -> None:
         """`environment`: whether the app is an environment, so that its calls count as made in the
         environment. `keeps_state`: whether a call may depend on an earlier one of its rollout, so that
-        the session of an earlier process is refused. `author`: returns the AuthorMethod that reports a call of a path to the pulse.
-        `note_fault`: gets the scope of a request at which the app's own code raised an exception.
+        the session of an earlier process is refused. `author`: returns the AuthorMethod that
+        reports a call of a path to the pulse. `note_fault`: gets the scope of a request at which the app's own code raised an exception.
         """
         self._author = author
         self._note_fault = note_fault

@@ -17,7 +17,6 @@ from palestra.system import shown
 SELF: Final = "self"
 _SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
 """First parameters that mean the object, also where a row has a field of this name."""
-_FILLED: Final = frozenset({TASK, ANSWER, RESPONSE})
 _MEANINGS: Final[Mapping[str, str]] = {
     TASK: "the whole row",
     ANSWER: "the text of the model's last message",
@@ -61,7 +60,7 @@ def refuse_missing_self(
 
 def _is_filled_by_name(name: str) -> bool:
     return name not in _SELF_NAMES and (
-        name in _FILLED or any(is_one_slip(name, filled) for filled in _FILLED)
+        name in _MEANINGS or any(is_one_slip(name, filled) for filled in _MEANINGS)
     )
 
 
@@ -106,7 +105,7 @@ def shadowed_fields(
     """
     row_fields = frozenset(fields)
     texts = _texts_in(code_of(function))
-    for parameter in sorted(_FILLED.intersection(parameters) & row_fields):
+    for parameter in sorted(_MEANINGS.keys() & parameters & row_fields):
         # Code that names a field of the task knows that `task` is the row.
         field_names = row_fields if parameter == TASK else {parameter}
         if not texts & field_names:
