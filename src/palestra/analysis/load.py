@@ -17,7 +17,7 @@ import numpy as np
 from palestra.analysis.assemble import assemble
 from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
-from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
+from palestra.analysis.scan import RowBlock, RowReader
 from palestra.analysis.sources import Files, failure_files, rollouts_beside, run_files
 from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.config import did_you_mean
@@ -369,7 +369,7 @@ def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
 
 _UNSCORED_HINT = (
     "only scored rows belong in this file: run the verifier over it again with `palestra "
-    f"reverify`, or remove the row and profile the rest with {PARTIAL}"
+    "reverify`, or remove the row, and `palestra profile --allow-partial` profiles the rest"
 )
 
 

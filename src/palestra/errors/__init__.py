@@ -20,6 +20,7 @@ from palestra.errors.envelope import (
     from_body,
     mask_error,
     readable,
+    reword,
     status_for,
     to_body,
     without_answer,
@@ -30,6 +31,7 @@ from palestra.errors.extras import (
     NotProvided,
     require_extra,
 )
+from palestra.errors.phrases import Phrase
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -97,6 +99,7 @@ __all__ = [
     "NotProvided",
     "Outcome",
     "PalestraError",
+    "Phrase",
     "Problem",
     "PromptTooLong",
     "RejectedRows",
@@ -115,6 +118,7 @@ __all__ = [
     "mask_error",
     "readable",
     "require_extra",
+    "reword",
     "split_cause",
     "status_for",
     "to_body",

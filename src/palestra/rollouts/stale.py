@@ -33,7 +33,7 @@ def stale_run(
     paths = RunPaths(settings.output_jsonl_fpath)
     return StaleRun(
         f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
-        hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or `--overwrite`) "
+        hint=f"{_undo(old, new, changed)}; or choose another output; or start again: `--on-stale restart` (or `--overwrite`) "
         "moves that run to <name>.bak" + _kept_answers(paths, settings),
         cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
     )
@@ -105,7 +105,7 @@ def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
         steps.append(f"add `{' '.join(flags)}`")
     if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
         steps.append("undo the rest")
-    return f"{' and '.join(steps)} to go on with that run, or choose another output"
+    return f"{' and '.join(steps)} to go on with that run"
 
 
 def _share_of(manifest: Manifest) -> str:
@@ -120,7 +120,7 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if scored or has_answers(paths.failures):
         reverify = reverify_command(settings)
-        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+        hint = f"; what the model has answered already, `{reverify}` verifies as things are now"
     if paths.failures.exists() and paths.failures.stat().st_size > 0:
         hint += (
             f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
