@@ -28,7 +28,7 @@ def list_components(args: ListArgs) -> int:
         return 0
     if not summaries and words:
         components = api.list_components((), kinds)
-        names = {text for one in components for text in (one.name, one.domain) if text}
+        names = {text for summary in components for text in (summary.name, summary.domain) if text}
         other_kinds = ", ".join(kind for kind in api.KINDS if kind != "environments")
         raise ConfigError(
             f"nothing matches {' '.join(words)!r}{did_you_mean(' '.join(words), names)}",
