@@ -90,7 +90,7 @@ def test_a_bare_word_is_neither_a_flag_nor_an_override(word: str, is_so: bool) -
             "ng_init_resources_server +entrypoint=resources_servers/my_env",
         ),
         ("ng_test_all mcqa", "ng_test_all takes no words", "ng_test +entrypoint=resources_servers/mcqa"),
-        ("ng_status xyzzy", "ng_status takes no words, and 'xyzzy' is one", "ng_status --help"),
+        ("ng_dev_test xyzzy", "ng_dev_test takes no words, and 'xyzzy' is one", "ng_dev_test --help"),
         ("ng_help ng_run", "ng_help takes no words", "ng_run --help"),
         ("ng_upload_dataset_to_hf sums", "it is a name", "ng_upload_dataset_to_hf +dataset_name=sums"),
         (

@@ -10,13 +10,12 @@ from palestra.cli.bare_words import (
     Meaning,
     absence_of,
     components,
-    is_bare,
     meaning_of,
 )
 from palestra.cli.gym.grammar import as_item, as_text
 from palestra.config import did_you_mean, nearest, parse_overrides
 from palestra.errors import ConfigError, Phrase
-from palestra.programs import Command, command_words, flag_of_override
+from palestra.programs import Command, command_words, flag_of_override, is_bare
 
 LOCAL_MODEL: Final = "responses_api_models/local_model/configs/local_model.yaml"
 _SIGNS: Final = frozenset({"+", "++", "~"})

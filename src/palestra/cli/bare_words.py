@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from palestra.config import NamedFile, did_you_mean_path, search_roots
 from palestra.errors import ConfigError
+from palestra.programs import is_bare
 from palestra.settings import existing_path
 
 if TYPE_CHECKING:
@@ -35,11 +36,6 @@ KINDS: Final = {
     "models": "a model server",
 }
 """What a component of each kind is called, in the order in which names are looked up."""
-
-
-def is_bare(word: str) -> bool:
-    """Whether a word of a command line is neither a flag nor an override."""
-    return "=" not in word and not word.startswith(("+", "~", "-"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
             "palestra collect --config my_run.yaml --agent my_agent --input tasks.jsonl "
             "--output out/rollouts.jsonl"
         ),
-        "palestra collect --config my_run.yaml --output out/rollouts.jsonl --resume",
+        (
+            "palestra collect --config my_run.yaml --agent my_agent --input tasks.jsonl "
+            "--output out/rollouts.jsonl --resume"
+        ),
     ),
     "eval": (
         "palestra eval mcqa --model local",
@@ -78,7 +81,9 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "test": ("palestra test my_env", "palestra test my_env --record"),
     "verify-env": ("palestra verify-env mcqa", "palestra verify-env my_env.py --json"),
-    "prepare": ("palestra prepare --config my_run.yaml --output-dir data",),
+    "prepare": (
+        "palestra prepare --config my_run.yaml --mode example_validation --output-dir data",
+    ),
     "render-prompts": (
         "palestra render-prompts --input rows.jsonl --prompt prompt.yaml --output tasks.jsonl",
     ),
@@ -96,12 +101,18 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "benchmark prepare": ("palestra benchmark prepare gsm8k",),
     "dataset import": ("palestra dataset import questions.csv --env mcqa --output tasks.jsonl",),
     "dataset upload": (
-        "palestra dataset upload --input tasks.jsonl --organization my_org --dataset-name my_tasks",
+        (
+            "palestra dataset upload --input tasks.jsonl --organization my_org --dataset-name my_tasks "
+            "--resource-config my_run.yaml"
+        ),
     ),
     "dataset download": ("palestra dataset download --repo my_org/my_tasks --output-dir data",),
     "dataset delete": ("palestra dataset delete my_dataset",),
     "dataset migrate": (
-        "palestra dataset migrate --input tasks.jsonl --dataset-name my_tasks --version 0.0.1",
+        (
+            "palestra dataset migrate --input tasks.jsonl --organization my_org --dataset-name my_tasks "
+            "--resource-config my_run.yaml"
+        ),
     ),
     "cluster rollouts": (
         "palestra cluster rollouts --config-paths my_run.yaml --input-file tasks.jsonl --output-dir out",

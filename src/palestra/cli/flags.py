@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
+from pathlib import Path
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -46,7 +47,8 @@ Overrides = Annotated[
     typer.Argument(help="Overrides of the configuration: key=value, ++key=value, ~key."),
 ]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="A config file; may be repeated.")
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="FILE", help="A config file; may be repeated."),
 ]
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -182,6 +184,8 @@ def _annotation(name: str, field: "FieldInfo", *, required: bool) -> Any:
     if kind is bool and not names and field.default is False:
         names = (f"--{name.replace('_', '-')}",)  # and no `--no-` beside it
     about: dict[str, Any] = {"help": _help(field), "metavar": spelling.metavar}
+    if not spelling.argument:
+        about["metavar"] = spelling.metavar or _metavar(field, kind)
     if kind in (int, float):
         if spelling.metavar:
             kind = str  # words are values, too
@@ -192,6 +196,34 @@ def _annotation(name: str, field: "FieldInfo", *, required: bool) -> Any:
     if spelling.argument:
         return Annotated[kind, typer.Argument(**about)]
     return Annotated[kind, typer.Option(*names, **about)]
+
+
+_METAVARS: Final[Mapping[Any, str]] = {int: "N", float: "NUMBER"}
+_SECONDS: Final = "Seconds"
+"""How the description of a number of seconds begins."""
+
+
+def _metavar(field: "FieldInfo", kind: Any) -> str | None:
+    """Return what the help shows for the value of a flag; None for a switch."""
+    if kind is bool:
+        return None
+    if choices := _choices(field.annotation):
+        return "|".join(choices)
+    if kind is float and (field.description or "").startswith(_SECONDS):
+        return "SECONDS"
+    return _METAVARS.get(
+        kind, "PATH" if isinstance(kind, type) and issubclass(kind, Path) else "TEXT"
+    )
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """Return the only values of a setting; empty when there may be others."""
+    if get_origin(annotation) is Annotated:
+        return _choices(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return tuple(map(str, get_args(annotation)))
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return _choices(kinds[0]) if len(kinds) == 1 else ()
 
 
 def _bounds(field: "FieldInfo") -> dict[str, Any]:
@@ -208,6 +240,8 @@ def _help(field: "FieldInfo") -> str:
     default = None if field.default_factory else field.default
     if field.is_required() or default in (None, "", ()) or default is False:
         return text
+    if default is True:
+        return f"{text.removesuffix('.')}; on by default."
     default_text = f"{default:g}" if isinstance(default, float) else str(default)
     return f"{text.removesuffix('.')}; default {default_text}."
 

@@ -9,6 +9,16 @@ from typing import Any, Final, NoReturn
 from palestra.cli.entry import ending_imports_on_interrupt, exits_on_interrupt, imported
 
 CLI: Final = "palestra.cli"
+_FILES: Final = "config_paths"
+"""The setting that names config files: `"+config_paths=[a.yaml,b.yaml]"`."""
+_FIRST_RUN: Final = (
+    '"+config_paths=[resources_servers/mcqa/configs/mcqa.yaml,'
+    'responses_api_models/local_model/configs/local_model.yaml]"'
+)
+_UPLOAD: Final = (
+    "+input_jsonl_fpath=tasks.jsonl +hf_organization=my_org +dataset_name=my_tasks "
+    "+resource_config_path=my_run.yaml"
+)
 HELP: Final = frozenset({"-h", "--help", "+h=true", "+help=true", "h=true", "help=true"})
 
 
@@ -18,6 +28,7 @@ def _command(
     function: str,
     *models: str,
     settings: Sequence[str] = (),
+    example: str = "",
     runs_authors_code: bool = False,
     needs_model: bool = False,
     **arguments: Any,
@@ -26,16 +37,17 @@ def _command(
     `arguments`.
 
     `function` and `models`: `module:attribute`. The help lists the settings of the models. `settings`:
-    those that no model has. `needs_model`: an
-    environment's config alone is not enough.
+    those that no model has. `example`: the words after the command, for the help. `needs_model`: the
+    config of an environment alone is not enough.
     """
 
+    def all_settings() -> Sequence[str]:
+        files = [_FILES] if arguments.get("ng") else []
+        fields = [field for model in models for field in imported(model).model_fields]
+        return list(dict.fromkeys((*fields, *settings, *files)))
+
     def run_command(overrides: list[str]) -> int:
-        _refuse_bare_words(
-            overrides,
-            (*_fields(models), *settings, *(["config_paths"] if arguments.get("ng") else [])),
-            needs_model=needs_model or runs_authors_code,
-        )
+        _refuse_bare_words(overrides, all_settings, needs_model=needs_model or runs_authors_code)
         code: int = imported(function)(overrides, **arguments)
         return code
 
@@ -43,7 +55,7 @@ def _command(
     def command() -> NoReturn:
         overrides = sys.argv[1:]
         if HELP & set(overrides):
-            _explain(name, about, models)
+            _explain(name, about, all_settings(), example)
             raise SystemExit(0)
         with ending_imports_on_interrupt():
             from palestra.cli.console import guarded
@@ -55,31 +67,29 @@ def _command(
     return command
 
 
-def _refuse_bare_words(overrides: list[str], settings: Sequence[str], *, needs_model: bool) -> None:
+def _refuse_bare_words(
+    overrides: list[str], settings: Callable[[], Sequence[str]], *, needs_model: bool
+) -> None:
     """Raise ConfigError, with the command as it is meant: a word is neither a flag nor an override."""
-    from palestra.cli.bare_words import is_bare
-    from palestra.programs import typed_program
+    from palestra.programs import is_bare, typed_program
 
     if any(map(is_bare, overrides)):
         from palestra.cli.bare_overrides import Called, refuse_bare_overrides
 
         program = (typed_program(),)
-        refuse_bare_overrides(Called(program, overrides, settings, needs_model))
+        refuse_bare_overrides(Called(program, overrides, settings(), needs_model))
 
 
-def _fields(models: Sequence[str]) -> list[str]:
-    """Return the settings of the models, each once."""
-    return list(dict.fromkeys(field for model in models for field in imported(model).model_fields))
-
-
-def _explain(name: str, about: str, models: Sequence[str]) -> None:
+def _explain(name: str, about: str, settings: Sequence[str], example: str) -> None:
     from palestra.cli.console import say
 
     say(f"{name}: {about}")
-    if fields := _fields(models):
-        say(f"settings: {', '.join(f'+{field}' for field in fields)}")
-    say("Settings are Hydra overrides: +key=value adds, ++key=value adds or overrides, ~key")
-    say('removes. Config files: "+config_paths=[a.yaml,b.yaml]".')
+    if example:
+        say(f"example: {name} {example}")
+    if not settings:
+        return
+    say(f"settings: {', '.join(f'+{setting}' for setting in settings)}")
+    say("Settings are Hydra overrides: +key=value adds, ++key=value adds or changes, ~key removes.")
 
 
 run = _command(
@@ -88,90 +98,108 @@ run = _command(
     f"{CLI}.fleet_commands:run_fleet",
     runs_authors_code=True,
     ng=True,
+    example=_FIRST_RUN,
 )
 status = _command(
     "ng_status",
-    "one line per server of the running fleet (--wait S, +wait=S); exit 0 unless it waits",
+    "one line per server of the running fleet; +wait=S (or --wait S) waits until all are ready; exit 0 "
+    "unless it waits",
     f"{CLI}.ng:_status",
+    settings=("wait",),
+    example="+wait=60",
 )
 dump_config = _command(
     "ng_dump_config",
-    "print the resolved configuration, secrets masked",
+    "print the resolved configuration, with secrets masked",
     f"{CLI}.fleet_commands:dump_config",
     needs_model=True,
     ng=True,
+    example=_FIRST_RUN,
 )
 pip_list = _command(
     "ng_pip_list",
-    "the packages that a server runs with (+entrypoint=resources_servers/my_env, "
-    "+format=columns|freeze|json, +outdated=true)",
+    "the packages that a server runs with; +format is columns, freeze or json",
     f"{CLI}.packages:ng_pip_list",
     settings=("entrypoint", "format", "outdated"),
+    example="+entrypoint=resources_servers/mcqa",
 )
 collect_rollouts = _command(
     "ng_collect_rollouts",
-    "run rows through agents",
+    "run rows through agents, on the running servers, else on those of +config_paths",
     f"{CLI}.collecting:collect",
     "CollectArgs",
     runs_authors_code=True,
     ng=True,
+    example=f"{_FIRST_RUN} +split=example +output_jsonl_fpath=out/rollouts.jsonl",
 )
 e2e_collect_rollouts = _command(
     "ng_e2e_collect_rollouts",
-    "start the configuration's servers, run its datasets of +split (train, validation, "
-    "benchmark) or +input_jsonl_fpath through their agents, stop",
+    "start the servers, run the datasets of +split (train, validation, benchmark or example) or "
+    "+input_jsonl_fpath through their agents, stop the servers",
     f"{CLI}.collecting:collect",
     "CollectArgs",
     runs_authors_code=True,
     ng=True,
     fleet="own",
+    example=f"{_FIRST_RUN} +split=example +output_jsonl_fpath=out/e2e.jsonl",
 )
 reward_profile = _command(
     "ng_reward_profile",
-    "reward statistics",
+    "statistics of the rewards of a run, per task and per agent",
     f"{CLI}.profiling_commands:profile",
     "ProfileArgs",
     ng=True,
+    example="+rollouts_jsonl_fpath=out/rollouts.jsonl",
 )
 aggregate_rollouts = _command(
     "ng_aggregate_rollouts",
-    "merge shards and aggregate the metrics of the whole",
+    "merge the shards of a run, and ask the agents for the metrics",
     f"{CLI}.merging:aggregate_rollouts",
     "AggregateArgs",
+    settings=(_FILES,),
+    example='"+input_glob=out/shard-*.jsonl" +output_jsonl_fpath=out/all.jsonl',
 )
-version = _command("ng_version", "what is installed, and where (+json=true)", f"{CLI}.ng:_version")
+version = _command(
+    "ng_version",
+    "what is installed, and where",
+    f"{CLI}.ng:_version",
+    settings=("json",),
+    example="+json=true",
+)
 init_resources_server = _command(
     "ng_init_resources_server",
-    "make the folder of a new environment (+entrypoint=resources_servers/my_env)",
+    "make the folder of a new environment",
     f"{CLI}.scaffolding:ng_init",
     settings=("entrypoint",),
+    example="+entrypoint=resources_servers/my_env",
 )
 test = _command(
     "ng_test",
-    "run one server's tests (+entrypoint=resources_servers/my_env, "
-    "+should_validate_data=true looks at its example data too)",
+    "run the tests of one server; +should_validate_data=true checks its example data, too",
     f"{CLI}.authoring:ng_test",
     settings=("entrypoint", "should_validate_data"),
+    example="+entrypoint=resources_servers/my_env",
 )
 test_all = _command(
     "ng_test_all",
-    "run every server's tests, and look at their example data",
+    "run the tests of every server, and check its example data",
     f"{CLI}.ng:_without_overrides",
     command=f"{CLI}.authoring:ng_test_all",
 )
 dev_test = _command(
     "ng_dev_test",
-    "run palestra's own quick tests, in a checkout of it",
+    "run Palestra's own quick tests, in a checkout of it",
     f"{CLI}.ng:_without_overrides",
     command=f"{CLI}.authoring:ng_dev_test",
 )
 prepare_data = _command(
     "ng_prepare_data",
-    "check, measure and write the datasets of the configuration's agents "
-    "(+mode=train_preparation|example_validation)",
+    "check, measure and write the datasets of agents; +mode is train_preparation or "
+    "example_validation",
     f"{CLI}.preparing:prepare",
     "PrepareArgs",
     ng=True,
+    example=f"{_FIRST_RUN} +mode=example_validation +output_dirpath=data",
 )
 materialize_prompts = _command(
     "ng_materialize_prompts",
@@ -179,6 +207,7 @@ materialize_prompts = _command(
     f"{CLI}.importing:render",
     "RenderArgs",
     ng=True,
+    example="+input_jsonl_fpath=rows.jsonl +prompt_config=prompt.yaml +output_jsonl_fpath=tasks.jsonl",
 )
 list_benchmarks = _command(
     "ng_list_benchmarks",
@@ -188,66 +217,72 @@ list_benchmarks = _command(
 )
 prepare_benchmark = _command(
     "ng_prepare_benchmark",
-    "run the scripts that make benchmarks' files",
+    "run the scripts that make the files of benchmarks",
     f"{CLI}.benchmarks:prepare",
     "BenchmarkArgs",
     ng=True,
 )
 upload_dataset_to_hf = _command(
     "ng_upload_dataset_to_hf",
-    "a file into a repository of the hub",
+    "upload a file to a repository of the Hugging Face hub",
     f"{CLI}.sharing:upload_to_hub",
     "HubUpload",
     "NetworkSettings",
     ng=True,
+    example=_UPLOAD,
 )
 download_dataset_from_hf = _command(
     "ng_download_dataset_from_hf",
-    "a file or splits of the hub",
+    "download a file or splits of the Hugging Face hub",
     f"{CLI}.sharing:download_from_hub",
     "HubDownload",
     "NetworkSettings",
     ng=True,
+    example="+repo_id=my_org/my_tasks +output_dirpath=data",
 )
 upload_dataset_to_gitlab = _command(
     "ng_upload_dataset_to_gitlab",
-    "a file into GitLab's registry (+version=x.y.z)",
+    "upload a file to GitLab's registry",
     f"{CLI}.sharing:upload_to_gitlab",
     "GitlabUpload",
     "NetworkSettings",
     ng=True,
+    example="+dataset_name=my_tasks +version=0.0.1 +input_jsonl_fpath=tasks.jsonl",
 )
 download_dataset_from_gitlab = _command(
     "ng_download_dataset_from_gitlab",
-    "a file of GitLab's registry (+version=x.y.z)",
+    "download a file of GitLab's registry",
     f"{CLI}.sharing:download_from_gitlab",
     "GitlabDownload",
     "NetworkSettings",
     ng=True,
+    example="+dataset_name=my_tasks +version=0.0.1 +artifact_fpath=tasks.jsonl +output_fpath=tasks.jsonl",
 )
 delete_dataset_from_gitlab = _command(
     "ng_delete_dataset_from_gitlab",
-    "delete a dataset from GitLab's registry, after a question (+dataset_name)",
+    "delete a dataset from GitLab's registry, after a question",
     f"{CLI}.sharing:delete_from_gitlab",
     "NetworkSettings",
     settings=("dataset_name",),
     ng=True,
+    example="+dataset_name=my_tasks",
 )
 gitlab_to_hf_dataset = _command(
     "ng_gitlab_to_hf_dataset",
-    "upload a file to the hub, then ask whether to delete the dataset from GitLab (as "
-    "ng_upload_dataset_to_hf; +version and +artifact_fpath instead of +input_jsonl_fpath "
-    "take the registry's file)",
+    "upload a file to the hub, then ask whether to delete the dataset from GitLab; +version and "
+    "+artifact_fpath instead of +input_jsonl_fpath take the file of the registry",
     f"{CLI}.sharing:migrate",
     "HubUpload",
     "NetworkSettings",
     ng=True,
+    example=_UPLOAD,
 )
 viewer = _command(
     "ng_viewer",
     "show a run in the browser, at http://127.0.0.1:7860; `palestra view` has more",
     f"{CLI}.viewing:ng_viewer",
     "ViewerArgs",
+    example="+jsonl_fpath=out/rollouts.jsonl",
 )
 help_ = _command("ng_help", "the list of commands", f"{CLI}.ng:_names")
 

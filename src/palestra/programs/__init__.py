@@ -20,7 +20,7 @@ from palestra.programs.python_spelling import (
     hint_with_arguments,
     with_arguments,
 )
-from palestra.programs.sentences import PALESTRA
+from palestra.programs.sentences import PALESTRA, is_bare
 from palestra.programs.spelling import (
     command_words,
     has_flags,
@@ -52,6 +52,7 @@ __all__ = [
     "flag_of_override",
     "has_flags",
     "hint_with_arguments",
+    "is_bare",
     "takes_overrides",
     "typed_program",
     "with_arguments",

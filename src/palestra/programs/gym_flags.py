@@ -30,6 +30,8 @@ class GymFlag:
     """The key of the override that the flag becomes; empty: the flag is only in
     `Invocation.flags`."""
     kind: FlagKind = FlagKind.TEXT
+    metavar: str = ""
+    """What the help shows for the value; empty: by its kind."""
     prefix: str = ""
     """The folder of the value, which the override names in front of it: `resources_servers/`. A value
     that already begins with it stays as it is."""
@@ -49,7 +51,7 @@ ENTRYPOINT: Final = GymFlag(
     prefix="resources_servers/",
 )
 CONFIGS: Final = (
-    GymFlag(("--config",), "A config file; repeatable.", kind=FlagKind.PATHS),
+    GymFlag(("--config",), "A config file; repeatable.", kind=FlagKind.PATHS, metavar="FILE"),
 )  # fmt: skip
 BENCHMARK: Final = GymFlag(
     ("--benchmark",), "The config of a benchmark, by name.", kind=FlagKind.PATHS

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from palestra.programs.sentences import PALESTRA, QUOTED_COMMAND, with_each_flag
+from palestra.programs.sentences import PALESTRA, QUOTED_COMMAND, is_bare, with_each_flag
 
 _ARGUMENTS: Final = {
     "agent_name": "agent",
@@ -175,10 +175,10 @@ def _arguments_of(words: list[str]) -> tuple[list[str], dict[str, list[str]]]:
             name = _argument_of_flag(word)
             value = "True" if name in _SWITCHES else _literal(next(remaining_words, ""))
             arguments.setdefault(name, []).append(value)
-        elif word.startswith(("-", "+", "~")) or "=" in word:
-            arguments[word] = []
-        else:
+        elif is_bare(word):
             values.append(_literal(word))
+        else:
+            arguments[word] = []
     return values, arguments
 
 

@@ -20,6 +20,11 @@ _BARE_COMMAND: Final = re.compile(
 own."""
 
 
+def is_bare(word: str) -> bool:
+    """Whether a word of a command line is neither a flag nor an override."""
+    return "=" not in word and not word.startswith(("+", "~", "-"))
+
+
 def with_each_flag(text: str, changed: Callable[[str, str], str], *, separator: str = " ") -> str:
     """Return `text` with each flag as `changed` writes it, with its value; where this is empty, the
     flag stays. `separator`: what is between quoted flags.

@@ -21,7 +21,7 @@ class ListArgs(JsonArgs):
     """The arguments of `list`."""
 
     words: Annotated[tuple[str, ...], Flag(metavar="[WORD]...", argument=True)] = Field(
-        default=(), description="Only what is like each of these words."
+        default=(), description="Only components that match every word."
     )
     kind: Annotated[
         _Kind | None,

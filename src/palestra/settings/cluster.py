@@ -98,36 +98,48 @@ class JobOptions(Settings):
     config_dir: str | None = Field(
         default=None, description="Where cluster configs are looked for."
     )
-    partition: Line | None = Field(default=None, description="Slurm's.")
-    account: Line | None = Field(default=None, description="Slurm's.")
-    qos: Line | None = Field(default=None, description="Slurm's.")
+    partition: Line | None = Field(default=None, description="The partition of Slurm.")
+    account: Line | None = Field(default=None, description="The account of Slurm.")
+    qos: Line | None = Field(default=None, description="The quality of service of Slurm.")
     time: Time | None = Field(default=None, description="Time limit of a job, as Slurm writes it.")
-    time_min: Time | None = Field(default=None, description="A shorter one that would do.")
+    time_min: Time | None = Field(
+        default=None, description="The shortest time limit that is enough."
+    )
     exclusive: Annotated[bool | None, flag("--exclusive/--no-exclusive")] = Field(
-        default=None, description="Whole nodes."
+        default=None, description="Whether jobs get whole nodes."
     )
     sbatch: Texts = Field(
         default=(), description="KEY=VALUE, or KEY alone, for sbatch; repeatable."
     )
-    mounts: Texts = Field(default=(), description="src:dst[:ro],… besides the cluster's.")
+    mounts: Texts = Field(
+        default=(), description="Further mounts, besides those of the cluster: src:dst[:ro],…"
+    )
     check_mounted_paths: bool = Field(
-        default=False, description="Every path that is read is under a mount, and exists."
+        default=False, description="Check that every path that is read exists and is under a mount."
     )
     expname: str = Field(default="rollouts", description="The run's name.")
-    log_dir: str | None = Field(default=None, description="Default OUTPUT_DIR/logs.")
-    run_after: Texts = Field(
-        default=(), description="A run or a job's id that must end well first."
+    log_dir: str | None = Field(
+        default=None, description="The folder for logs; default OUTPUT_DIR/logs."
     )
-    allow_missing_dep: bool = Field(default=False, description="Start if it is not known.")
+    run_after: Texts = Field(
+        default=(), description="A run, or a job's id, that must succeed first; repeatable."
+    )
+    allow_missing_dep: bool = Field(
+        default=False, description="Start when the run of --run-after is not known."
+    )
     dry_run: bool = Field(default=False, description="Write everything, submit nothing.")
     package: Literal["git", "dir", "installed", "none"] | None = Field(
-        default=None, description="The code here, for its jobs: git, dir, installed or none."
+        default=None, description="How the code of this folder gets into the jobs."
     )
     installation_command: str = Field(
-        default="", description="Bash, once per node, before the main step."
+        default="", description="A line of bash that runs once per node, before the main step."
     )
-    preprocess_cmd: str = Field(default="", description="Bash before the main step.")
-    postprocess_cmd: str = Field(default="", description="Bash after it went well.")
+    preprocess_cmd: str = Field(
+        default="", description="A line of bash that runs before the main step."
+    )
+    postprocess_cmd: str = Field(
+        default="", description="A line of bash that runs after the main step succeeded."
+    )
 
     @property
     def key_variable(self) -> str | None:
@@ -174,49 +186,55 @@ class RolloutOptions(JobOptions):
     config_paths: Annotated[
         tuple[str, ...], BeforeValidator(config_list), flag("--config-paths", "-c")
     ] = Field(min_length=1, description="Config files, with commas or repeated.")
-    input_file: Line = Field(description="One task a line, JSON: a file or a quoted glob.")
+    input_file: Line = Field(description="Tasks, one JSON row a line: a file or a quoted glob.")
     output_dir: Line = Field(description="A folder for all files of the run.")
-    agent_name: str | None = Field(default=None, description="For rows without agent_ref.")
-    num_random_seeds: int | None = Field(default=None, description="So many seeds.")
-    starting_seed: int | None = Field(default=None, description="The first of them; default 0.")
-    random_seeds: Numbers = Field(default=None, description="Or a list 0,2,5, or a range 3..9.")
-    num_repeats: int = Field(default=1, ge=1, description="Rollouts of a task, for each seed.")
-    limit: int | None = Field(
-        default=None, ge=1, description="The first so many tasks of each job."
+    agent_name: str | None = Field(default=None, description="Agent for rows without agent_ref.")
+    num_random_seeds: int | None = Field(default=None, description="Number of seeds.")
+    starting_seed: int | None = Field(default=None, description="The first seed; default 0.")
+    random_seeds: Numbers = Field(
+        default=None, description="Instead: a list of seeds 0,2,5, or a range 3..9."
     )
+    num_repeats: int = Field(default=1, ge=1, description="Rollouts per task and seed.")
+    limit: int | None = Field(default=None, ge=1, description="First n tasks of each job.")
     num_samples_in_parallel: int | None = Field(
-        default=None, ge=1, description="Rollouts in flight, in each job."
+        default=None, ge=1, description="Rollouts in flight in each job."
     )
     num_chunks: int | None = Field(
-        default=None, description="Parts of the tasks: a job for each, and each seed."
+        default=None, description="Number of parts of the tasks. Each part and seed is a job."
     )
-    chunk_ids: Numbers = Field(default=None, description="Only these, from 0: 0,2 or 3..9.")
-    model: str | None = Field(default=None, description="A path inside a mount, or a hub's name.")
+    chunk_ids: Numbers = Field(default=None, description="Only these parts, from 0: 0,2 or 3..9.")
+    model: str | None = Field(
+        default=None, description="The model: a path inside a mount, or a name on the hub."
+    )
     policy_model_name: str | None = Field(
-        default=None, description="Its name in requests; default --model."
+        default=None, description="The model's name in requests; default --model."
     )
     server_type: str | None = Field(
-        default=None, description="Start one per job: vllm, sglang, llama_cpp or generic."
+        default=None,
+        description="Start a model server in each job: vllm, sglang, llama_cpp or generic.",
     )
-    server_gpus: int = Field(default=0, ge=0, description="GPUs of each of its nodes.")
-    server_cpu: bool = Field(default=False, description="It needs no GPU.")
-    server_nodes: int = Field(default=1, ge=1, description="Nodes that it spans.")
-    server_args: str = Field(default="", description="More of its own arguments, quoted.")
+    server_gpus: int = Field(default=0, ge=0, description="GPUs on each node of the model server.")
+    server_cpu: bool = Field(default=False, description="The model server needs no GPU.")
+    server_nodes: int = Field(default=1, ge=1, description="Nodes of the model server.")
+    server_args: str = Field(
+        default="", description="Further arguments of the model server, quoted."
+    )
     server_entrypoint: str | None = Field(
-        default=None, description="Its command, instead of the type's; may say {host} and {port}."
+        default=None,
+        description="Command of the model server, instead of the type's; may contain {host} and {port}.",
     )
     server_container: Line | None = Field(
-        default=None, description="Its image, instead of the type's."
+        default=None, description="Image of the model server, instead of the type's."
     )
     server: Annotated[tuple[str, ...], BeforeValidator(_server_settings)] = Field(
         default=(),
         description="Another model server in each job, such as a judge: NAME.KEY=VALUE, repeatable.",
     )
     server_address: str | None = Field(
-        default=None, description="A server that runs already: http://host:port/v1."
+        default=None, description="A model server that runs already: http://host:port/v1."
     )
     policy_api_key_env: str | None = Field(
-        default=None, description="The environment variable that holds its key."
+        default=None, description="Environment variable with the key of the model server."
     )
     policy_api_key: Key = Field(
         default=None,
@@ -227,26 +245,30 @@ class RolloutOptions(JobOptions):
         default=None,
         description="Install this checkout, once per node. In containers, paths that are not here are looked for below it.",
     )
-    gym_container: Line | None = Field(default=None, description="Palestra's image.")
+    gym_container: Line | None = Field(default=None, description="Image with Palestra.")
     with_sandbox: bool = Field(
         default=False, description="A sandbox in each job, for model-written code."
     )
     keep_mounts_for_sandbox: bool = Field(
-        default=False, description="It sees the mounts; default none."
+        default=False, description="The sandbox sees the mounts; default none."
     )
     ray_nodes: int = Field(
         default=0, ge=0, description="Nodes of a Ray cluster in each job, for heavy verifiers."
     )
     dependent_jobs: int = Field(
-        default=0, ge=0, description="So many more jobs after each, to go on past a time limit."
+        default=0,
+        ge=0,
+        description="Further jobs after each job, which go on after its time limit.",
     )
     merge_partition: Line | None = Field(
-        default=None, description="Where to prepare, merge and profile; default the driver's."
+        default=None,
+        description="Partition for preparing, merging and profiling; default the driver's.",
     )
     merge_time: Time | None = Field(
-        default=None, description="Time limit of these; default --time, at most an hour."
+        default=None,
+        description="Time limit of preparing, merging and profiling; default --time, at most an hour.",
     )
-    array_cap: int | None = Field(default=None, ge=1, description="Jobs at once, at most.")
+    array_cap: int | None = Field(default=None, ge=1, description="Most jobs at once.")
     rerun_done: bool = Field(default=False, description="Collect again what is done.")
     serve_override: Texts = Field(
         default=(), description="A Hydra override of the servers; repeatable."
@@ -255,7 +277,7 @@ class RolloutOptions(JobOptions):
         default=(), description="A Hydra override of the collection; repeatable."
     )
     trust_remote_code: bool = Field(
-        default=False, description="Let it run code that comes with the model."
+        default=False, description="The model server may run code that comes with the model."
     )
 
     @property
@@ -342,7 +364,7 @@ class CommandOptions(JobOptions):
         default=None, description="A name in the cluster's containers, or an image; default gym."
     )
     expname: str = Field(default="command", description="The job's name.")
-    num_gpus: int = Field(default=0, ge=0, description="GPUs of each node.")
+    num_gpus: int = Field(default=0, ge=0, description="GPUs on each node.")
     num_nodes: int = Field(default=1, ge=1, description="Nodes; the command runs on each.")
 
 
@@ -360,7 +382,7 @@ class RetryFailedArgs(FollowArgs):
     time: Time | None = Field(
         default=None,
         description="Another time limit for the jobs of the shards, as Slurm writes it; "
-        "default: the one that they had.",
+        "default: the same.",
     )
 
 
@@ -385,7 +407,7 @@ class LogsArgs(FollowArgs):
         default=None, description="A shard's or a job's name; default: what failed."
     )
     lines: Annotated[int, flag("--lines", "-n")] = Field(
-        default=20, ge=1, description="Of each file's end."
+        default=20, ge=1, description="Lines from the end of each file."
     )
 
 

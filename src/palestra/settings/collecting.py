@@ -131,7 +131,7 @@ class RunArgs(PatienceArgs):
         int | Literal["auto"] | None, BeforeValidator(concurrency), flag("--concurrency")
     ] = Field(default=None, description="Rollouts in flight, or auto; default no bound.")
     resume_from_cache: Annotated[bool, flag("--resume")] = Field(
-        default=False, description="Continue a run."
+        default=False, description="Continue an earlier run that is not complete."
     )
     overwrite: bool = Field(default=False, description="Move an earlier run's files to .bak.")
     min_coverage: float = Field(
@@ -146,11 +146,11 @@ class RunArgs(PatienceArgs):
     max_attempts: int = Field(default=3, ge=1, description="Attempts per rollout.")
     on_stale: Literal["error", "restart"] = Field(
         default="error",
-        description="error or restart, when the run to --resume was made otherwise.",
+        description="What to do when the run to --resume was made otherwise.",
     )
-    progress: Annotated[Literal["rich", "plain", "none"] | None, flag(metavar="KIND")] = Field(
-        default=None, description="rich, plain or none."
-    )
+    progress: Annotated[
+        Literal["rich", "plain", "none"] | None, flag(metavar="rich|plain|none")
+    ] = Field(default=None, description="How progress is shown; default by the terminal.")
     json_events: str | None = Field(
         default=None, description="File for one JSON object per event; - for stdout."
     )

@@ -48,7 +48,7 @@ class BenchmarkArgs(Settings):
     """The arguments of `benchmark prepare` and `ng_prepare_benchmark`."""
 
     use_cached_prepared_benchmarks: Annotated[bool, flag("--use-cached")] = Field(
-        default=False, description="Leave those alone that are there."
+        default=False, description="Skip benchmarks whose files exist."
     )
     num_prepare_benchmark_processes: Annotated[int, flag("--processes")] = Field(
         default=1, ge=1, description="Scripts that run at once."
@@ -70,7 +70,7 @@ class ImportArgs(Settings):
         default=None, description="A template (YAML: user, system) with {field}s."
     )
     environment: Annotated[str | None, flag("--env", "-e")] = Field(
-        default=None, description="Whose rows they shall be: they are held to what it takes."
+        default=None, description="The environment for the rows; each row is checked against it."
     )
     output: Annotated[Path | None, flag("--output", "-o")] = Field(
         default=None, description="Default <name>_rows.jsonl, here."
@@ -86,7 +86,7 @@ class NetworkSettings(Settings):
         default=120.0,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds of network trouble put up with.",
+        description="Seconds to try again after network errors.",
     )
     yes: Annotated[bool, flag("--yes", "-y")] = Field(
         default=False, description="Delete without a question."

@@ -28,10 +28,12 @@ class OwnSettings(Settings):
     """The settings of an environment itself."""
 
     own_settings: Annotated[
-        Mapping[str, str], BeforeValidator(partial(pairs, "--set")), flag("--set")
+        Mapping[str, str],
+        BeforeValidator(partial(pairs, "--set")),
+        flag("--set", metavar="KEY=VALUE"),
     ] = Field(
         default_factory=dict,
-        description="KEY=VALUE: a setting of an environment in one file; may be repeated.",
+        description="A setting of an environment in one file; may be repeated.",
     )
 
 

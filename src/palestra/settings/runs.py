@@ -204,10 +204,11 @@ class CompareArgs(JsonArgs):
     )
     gate: bool = Field(default=False, description="Exit 1 when B is significantly worse than A.")
     tolerance: float | None = Field(
-        default=None, description="With --gate: by more than so much reward; default 0."
+        default=None, description="With --gate: B may be worse by this much reward; default 0."
     )
     scored_only: bool = Field(
-        default=False, description="With --gate: whatever missing rollouts could hide."
+        default=False,
+        description="With --gate: decide by the scored rollouts, and ignore missing ones.",
     )
     as_markdown: Annotated[bool, flag("--markdown")] = Field(
         default=False, description="As Markdown."
@@ -241,7 +242,7 @@ class SelectArgs(JsonArgs):
         default=False, description="Only where the interval of the pass rate is inside the band."
     )
     solved_at: float = Field(
-        default=1.0, description="From this reward on a rollout solved its task."
+        default=1.0, description="The reward from which a rollout counts as solved."
     )
     failed: bool = Field(
         default=False,
@@ -272,4 +273,6 @@ class ScoresArgs(JsonArgs):
     as_markdown: Annotated[bool, flag("--markdown")] = Field(
         default=False, description="As Markdown."
     )
-    fractions: bool = Field(default=False, description="Parts of 1 (0.9000) and not percent.")
+    fractions: bool = Field(
+        default=False, description="Print scores from 0 to 1 instead of percent."
+    )

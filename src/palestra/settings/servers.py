@@ -116,11 +116,11 @@ class VLLMServer(Settings):
     )
     threads: int = Field(default=1, ge=1, description="On a CPU: threads that compute.")
     kv_cache_gib: Annotated[int, flag("--kv-cache")] = Field(
-        default=1, ge=1, description="On a CPU: GiB for what was read."
+        default=1, ge=1, description="On a CPU: GiB for the cache of keys and values."
     )
     python: str | None = Field(default=None, description="A Python that has vLLM.")
     ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
-        default=1800.0, gt=0, description="Seconds it may take."
+        default=1800.0, gt=0, description="Seconds that the start may take."
     )
     log_path: Annotated[Path | None, flag("--log")] = Field(
         default=None, description="A file for all that vLLM prints."
@@ -161,7 +161,7 @@ class LlamaCppServer(Settings):
         default="", description="Environment variable with the key to ask of callers."
     )
     ready_timeout_s: Annotated[float, flag("--ready-timeout")] = Field(
-        default=120.0, gt=0, description="Seconds it may take."
+        default=120.0, gt=0, description="Seconds that the start may take."
     )
 
 
@@ -255,5 +255,5 @@ class FetchArgs(Settings):
     """The arguments of `models fetch`."""
 
     name: Annotated[str, Flag(argument=True)] = Field(
-        description="Which model; `local` is the one."
+        description="The model: `local`, the only one so far."
     )

@@ -23,7 +23,7 @@ class ViewArgs(JsonArgs):
         default="", description="The query to start with: 'reward<1 tools:search'."
     )
     group_by: str | None = Field(
-        default=None, description="A field of the rollout rows that is the family."
+        default=None, description="A field of the rollout rows to group the tasks by."
     )
     port: int | None = Field(
         default=None, ge=0, le=65_535, description="Default 7717, or the next free one."

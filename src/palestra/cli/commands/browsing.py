@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_components(flags: Flags) -> None:
-    """List environments, agents, models and benchmarks: what they are, and what they need.
+    """List environments, agents, models and benchmarks. Says what each is and what it needs.
 
     Without --kind and without words, lists environments.
     """
@@ -23,7 +23,7 @@ def list_components(flags: Flags) -> None:
 
 
 def show(flags: Flags) -> None:
-    """Show a component, a run, or one rollout of a run with its transcript.
+    """Show a component, a run, or one rollout. A rollout has its transcript.
 
     In a terminal, a long text opens in $PAGER.
     """
@@ -31,12 +31,12 @@ def show(flags: Flags) -> None:
 
 
 def list_runs(flags: Flags) -> None:
-    """List the runs in a folder, the newest first: what ran, how far it came, its mean reward."""
+    """List the runs in a folder, the newest first. Says what ran, how far, and its mean reward."""
     run("palestra.cli.listing:list_runs", "RunsArgs", flags)
 
 
 def view(flags: Flags) -> None:
-    """Look at runs in the browser: tables, transcripts, failures, comparisons, also of live runs.
+    """Look at runs in the browser, also while they run. Has tables, transcripts, failures, comparisons.
 
     Answers on this machine only, and only reads. Ctrl-C ends it.
     """
@@ -44,5 +44,5 @@ def view(flags: Flags) -> None:
 
 
 def completion(flags: Flags) -> None:
-    """Print the script that completes palestra's commands and flags in your shell."""
+    """Print the script for completion in your shell. It completes commands and flags."""
     run("palestra.cli.completing:completion", "CompletionArgs", flags)

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 @settings_command(cluster, "RolloutOptions", required=False)  # words may be options, too
 def rollouts(flags: Flags, overrides: Overrides = None) -> None:
-    """Collect rollouts over seeds and chunks, one job each; then merge and profile them."""
+    """Collect rollouts over seeds and chunks, one job each. Then merge and profile them."""
 
     def command() -> int:
         from palestra.cli.clustering.runs import submit
@@ -58,7 +58,7 @@ def run_cmd(
         list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Instead of --command.")
     ] = None,
 ) -> None:
-    """Run one command as a job, with bash; status, logs and cancel work for it, too."""
+    """Run one command as a job, with bash. status, logs and cancel work for it, too."""
 
     def command() -> int:
         from palestra.cli.clustering.runs import submit_command
@@ -69,17 +69,17 @@ def run_cmd(
 
 
 def status(flags: Flags) -> None:
-    """Print the state of each job and shard of a run; exit 0 only once all is done."""
+    """Print the state of each job and shard of a run. Exits 0 only when all are done."""
     run(f"{RUNS}:status", "RunStatusArgs", flags)
 
 
 def logs(flags: Flags) -> None:
-    """Print the last lines of a run's logs: of all that failed, or of one shard or job."""
+    """Print the last lines of a run's logs. Of all that failed, or of one shard or job."""
     run(f"{RUNS}:logs", "LogsArgs", flags)
 
 
 def retry_failed(flags: Flags) -> None:
-    """Submit again the shards and jobs that are neither done nor running, then the merge and the
+    """Submit again what is neither done nor running. First shards and jobs, then the merge and the
     profile.
     """
     run(f"{RUNS}:retry_failed", "RetryFailedArgs", flags)
@@ -130,7 +130,7 @@ def merge_shards(flags: Flags) -> None:
 
 
 def merge_runs(flags: Flags) -> None:
-    """Merge runs of one plan that were collected into several folders, such as other seeds or other
+    """Merge runs of one plan that are in several folders. They may have other seeds or other
     chunks.
     """
     run("palestra.cli.clustering.main_steps:merge_runs", "MergeRunsArgs", flags)

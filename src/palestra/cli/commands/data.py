@@ -18,9 +18,10 @@ from palestra.cli.flags import (
     settings_command,
     with_configs,
 )
+from palestra.programs import is_bare
 
 benchmark = typer.Typer(
-    help="Benchmarks: datasets of that type, and the scripts that make their files.",
+    help="List benchmarks, and make their files.",
     no_args_is_help=True,
 )
 
@@ -34,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Check and measure every row of the agents' datasets, and write them for training.
+    """Check and write the agents' datasets for training. Measures every row.
 
     Same as ng_prepare_data. If one row is bad, nothing is written.
     """
@@ -55,7 +56,7 @@ def prepare(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 
 def import_rows(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Make task rows from a table, from chats, or from questions with answers, without a script."""
+    """Make task rows from a file or a dataset of the hub. From a table, from chats, or from questions with answers."""
     run("palestra.cli.importing:import_rows", "ImportArgs", flags, with_configs(configs, overrides))
 
 
@@ -94,10 +95,8 @@ def prepare_benchmark(
     ] = None,
     configs: Configs = None,
 ) -> None:
-    """Run the scripts that make the benchmarks' files, and check their rows. Same as
-    ng_prepare_benchmark.
-    """
-    overrides = [text for text in names or () if "=" in text or text.startswith("~")]
+    """Run the scripts that make benchmarks' files. Checks their rows. Same as ng_prepare_benchmark."""
+    overrides = [text for text in names or () if not is_bare(text)]
 
     def command() -> int:
         from palestra.cli.benchmarks import prepare as run

@@ -11,7 +11,7 @@ from palestra.cli.flags import Configs, Flags, Overrides, settings_command, with
 from palestra.errors import ConfigError
 
 dataset = typer.Typer(
-    help="Datasets: to and from the Hugging Face hub and GitLab's registry.",
+    help="Datasets of the Hugging Face hub and GitLab's registry.",
     no_args_is_help=True,
 )
 
@@ -144,7 +144,7 @@ def delete(
     without=("output_fpath", "delete_from_gitlab"),
 )
 def migrate(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Move a dataset from GitLab to the hub: upload, compare, then ask and delete.
+    """Move a dataset from GitLab to the hub. Uploads, compares, then asks and deletes.
 
     Same as ng_gitlab_to_hf_dataset.
     """

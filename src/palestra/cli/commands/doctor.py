@@ -60,7 +60,9 @@ def register(app: typer.Typer) -> None:
     )
     add(doctor)
     settings_command(group, "ToolsArgs")(tools)
-    app.add_typer(group, name="doctor", help="Say what would go wrong, before a run.")
+    app.add_typer(
+        group, name="doctor", help="Report what would go wrong in a run, before it starts."
+    )
     settings_command(app, "DiagnoseArgs")(diagnose)
 
 
@@ -106,7 +108,7 @@ def tools(flags: Flags) -> None:
 
 
 def diagnose(flags: Flags) -> None:
-    """Explain what went wrong in a run: layer, cause, quoted evidence, what to do.
+    """Explain what went wrong in a run. Names layer, cause, evidence and what to do.
 
     Exits 1 when something is wrong, 0 when nothing was found.
     """

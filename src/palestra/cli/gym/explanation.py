@@ -62,7 +62,7 @@ def command_help(program: str, command: Command) -> str:
 _GLOBAL = (
     (f"{SEARCH_DIR.names[0]} DIR", SEARCH_DIR.about),
     ("-v, --verbose", "Log more, also in the servers."),
-    ("-h, --help", "This text."),
+    ("-h, --help", "Show this text and exit."),
 )
 _VALUES = {
     FlagKind.SWITCH: "",
@@ -74,7 +74,8 @@ _VALUES = {
 
 
 def _spelling(flag: GymFlag) -> str:
-    value = f" {'|'.join(flag.choices)}" if flag.choices else _VALUES[flag.kind]
+    shown_value = flag.metavar or "|".join(flag.choices)
+    value = f" {shown_value}" if shown_value else _VALUES[flag.kind]
     return ", ".join(flag.names) + value
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from palestra.cli.bare_words import is_bare
 from palestra.config import nearest, parse_overrides
 from palestra.errors import ConfigError, PalestraError
-from palestra.programs import Command, FlagKind, GymFlag
+from palestra.programs import Command, FlagKind, GymFlag, is_bare
 
 PROGRAM: Final = "gym"
 HELP: Final = frozenset({"-h", "--help"})

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from palestra.cli.bare_words import is_bare
 from palestra.cli.console import (
     guarded,
     hint_of,
@@ -40,7 +39,15 @@ from palestra.cli.gym.grammar import (
 from palestra.cli.gym.selection import with_config_files
 from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
 from palestra.errors import ConfigError, KnownCause, PalestraError
-from palestra.programs import CONFIG_PATHS, GROUPS, Command, actions_of, command_at, typed_program
+from palestra.programs import (
+    CONFIG_PATHS,
+    GROUPS,
+    Command,
+    actions_of,
+    command_at,
+    is_bare,
+    typed_program,
+)
 from palestra.settings import InvalidSettings
 
 VERSION: Final = "--version"
