@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli_world import World, free_port
 
+from forked_commands import ForkedCommands
 from palestra.cli.examples import EXAMPLES
 from palestra.config import PACKAGE_ROOT
 from palestra.testing import scripted_endpoint
@@ -57,7 +58,13 @@ OUTSIDE = (
 )
 """Commands that need a registry, a cluster's run, a benchmark or a fleet."""
 ADDED = {"palestra cluster rollouts": " --dry-run"}
-CODES = {"palestra compare out/before.jsonl out/after.jsonl --gate --tolerance 0.01": (0, 1)}
+CODES = {
+    "palestra compare out/before.jsonl out/after.jsonl --gate --tolerance 0.01": (0, 1),
+    "palestra diagnose run.log": (1,),
+}
+"""The exit codes of examples that find something."""
+OVER = ("palestra collect", "palestra doctor --config", "ng_collect", "palestra reverify")
+"""Commands that write the run which the others read."""
 LINES = sorted({line for lines in EXAMPLES.values() for line in lines})
 
 
@@ -81,7 +88,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
     world.write("my_run.yaml", MY_RUN)
     world.write("my_env.py", MY_ENV)
     world.write(
-        "env.yaml", f"policy_base_url: {url}\npolicy_api_key: x\npolicy_model_name: scripted\n"
+        "env.yaml",
+        f"policy_base_url: {url}\npolicy_api_key: x\npolicy_model_name: scripted\n"
+        f"head_server: {{port: {world.head_port}}}\n",  # no fleet of this machine is asked
     )
     example = (PACKAGE_ROOT / "resources_servers/mcqa/data/example.jsonl").read_text()
     rows = [json.loads(line) for line in example.splitlines()]
@@ -115,12 +124,23 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
 
 
 @pytest.fixture
-def place(prepared: Path, tmp_path: Path) -> World:
-    """A copy of that folder."""
+def place(prepared: Path, tmp_path: Path, commands: ForkedCommands | None) -> World:
+    """A copy of that folder, where no hub is reached."""
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder)
     (tmp_path / "run").mkdir()
-    return World(folder, tmp_path / "run", free_port())
+    world = World(folder, tmp_path / "run", free_port(), commands=commands)
+    world.environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    return world
+
+
+def _begin(place: World, words: list[str]) -> None:
+    """Start the run that an example continues, and stop it with a part of its rollouts."""
+    assert place.run(words[0], *words[1:]).code == 0
+    manifests = place.folder.glob("*/**/*_manifest.json")
+    newest = max(manifests, key=lambda path: path.stat().st_mtime)
+    output = newest.with_name(newest.name.replace("_manifest.json", ".jsonl"))
+    output.write_text("".join(output.read_text().splitlines(keepends=True)[:-1]))
 
 
 def typed(line: str, url: str) -> list[str]:
@@ -140,9 +160,13 @@ def typed(line: str, url: str) -> list[str]:
     [line for line in LINES if not line.startswith((*SERVES, *OUTSIDE, *CHANGES_THE_MACHINE))],
 )
 def test_an_example_of_the_help_works(place: World, url: str, line: str) -> None:
-    if "--resume" in line and "eval" in line:
-        first = typed(line.replace(" --resume", ""), url)
-        place.run(first[0], *first[1:])
+    if line.startswith(OVER):
+        shutil.rmtree(place.folder / "out")
+    if "reverify" in line:
+        first = f"palestra eval my_env.py --model vllm:{url} --output out/rollouts.jsonl"
+        assert place.run(*shlex.split(first)).code == 0
+    if "--resume" in line:
+        _begin(place, typed(line.replace(" --resume", ""), url))
     if "test my_env" in line:
         assert place.run("palestra", "init", "my_env").code == 0
     words = typed(line, url)
@@ -160,6 +184,7 @@ def test_an_example_that_needs_the_network_lacks_no_setting(
     words = typed(line, url)
     if words[1] == "dataset" and words[2] != "delete":
         words += ["--network-deadline", "1"]
+    words = [word.replace("60", "1") for word in words]  # no fleet comes
 
     done = place.run(words[0], *words[1:])
 
@@ -189,7 +214,7 @@ def test_an_example_of_a_program_of_the_field_works(place: World, url: str, prog
     if "my_env" in examples[0] and program != "ng_init_resources_server":
         assert place.run("palestra", "init", "my_env").code == 0
     words = typed(examples[0].removeprefix("example: "), url)
-    if "output_jsonl_fpath=out/rollouts.jsonl" in examples[0]:
+    if program.startswith(OVER):
         shutil.rmtree(place.folder / "out")
 
     done = place.run(words[0], *words[1:])

@@ -38,6 +38,29 @@ def test_the_help_lists_every_command(world: World) -> None:
     assert [name for name in COMMANDS if name not in done.out] == []
 
 
+@pytest.mark.parametrize("group", ["", "cluster", "dataset", "benchmark", "serve-model", "models"])
+def test_the_list_of_commands_cuts_no_sentence(world: World, group: str) -> None:
+    done = world.run("palestra", *group.split(), "--help")
+
+    commands = done.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert commands
+    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
+
+
+def test_the_help_shows_what_a_flag_takes(world: World) -> None:
+    out = world.run("palestra", "collect", "--help").out
+
+    for flag in (
+        "--split train|validation|benchmark|example",
+        "--limit N",
+        "--rollout-timeout SECONDS",
+        "--min-coverage NUMBER",
+        "--set KEY=VALUE",
+        "--config FILE",
+    ):
+        assert flag in out
+
+
 def test_the_commands_are_the_ones_that_work() -> None:
     assert COMMANDS == [
         "collect",

@@ -88,7 +88,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "palestra render-prompts --input rows.jsonl --prompt prompt.yaml --output tasks.jsonl",
     ),
     "doctor check": (
-        "palestra doctor --config my_run.yaml --input tasks.jsonl --output out/rollouts.jsonl",
+        (
+            "palestra doctor --config my_run.yaml --agent my_agent --input tasks.jsonl "
+            "--output out/rollouts.jsonl"
+        ),
         "palestra doctor tools tasks.jsonl",
     ),
     "doctor tools": ("palestra doctor tools tasks.jsonl",),
@@ -115,7 +118,10 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         ),
     ),
     "cluster rollouts": (
-        "palestra cluster rollouts --config-paths my_run.yaml --input-file tasks.jsonl --output-dir out",
+        (
+            "palestra cluster rollouts --config-paths my_run.yaml --agent-name my_agent "
+            "--input-file tasks.jsonl --output-dir out"
+        ),
     ),
     "cluster run-cmd": ("palestra cluster run-cmd --time 1:00:00 python prepare.py",),
     "cluster status": ("palestra cluster status my_run",),

@@ -157,7 +157,10 @@ aggregate_rollouts = _command(
     f"{CLI}.merging:aggregate_rollouts",
     "AggregateArgs",
     settings=(_FILES,),
-    example='"+input_glob=out/shard-*.jsonl" +output_jsonl_fpath=out/all.jsonl',
+    example=(
+        '"+config_paths=[my_run.yaml]" "+input_glob=out/shard-*.jsonl" '
+        "+output_jsonl_fpath=out/all.jsonl"
+    ),
 )
 version = _command(
     "ng_version",
