@@ -123,7 +123,7 @@ def test_the_last_answer_of_each_rollout_that_was_not_scored_is_verified(tmp_pat
 
     assert only.row["response"]["id"] == "second"
     assert only.row["number"] == 0
-    assert found.told().startswith("1 of the failed rollouts has the model's answer; 1 more")
+    assert found.summary().startswith("1 of the failed rollouts has the model's answer; 1 more")
     assert not only.row.keys() & {"attempt", "_ng_failure_class"}
 
 

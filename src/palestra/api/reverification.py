@@ -242,7 +242,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
             failure_classes=args.failure_classes,
         )
         if len(answers):
-            report(f"{shown(args.rollouts)}: {answers.told()}")
+            report(f"{shown(args.rollouts)}: {answers.summary()}")
         return answers if len(answers) else None
     path = failures_beside(args.rollouts)
     if not path.is_file():
@@ -251,7 +251,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     if not len(answers):
         return None
     advice = "" if args.with_failures else "; --with-failures verifies those, too"
-    report(f"{shown(path.absolute())}: {answers.told()}{advice}")
+    report(f"{shown(path.absolute())}: {answers.summary()}{advice}")
     return answers if args.with_failures else None
 
 

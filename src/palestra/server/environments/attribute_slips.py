@@ -20,13 +20,13 @@ from palestra.server.tools import is_tool
 _METHODS: Final = frozenset({"start", "verify", "reply", "messages", "gold"})
 """What `Environment` leaves to the author."""
 
-_HABITS: Final = {
+_OUR_NAMES: Final = {
     "dataset": "data",
     "max_steps": "max_turns",
     "rewards": "weights",
     "system_prompt": "system",
 }
-"""Names that another library has for an attribute, and ours."""
+"""Our names of attributes, by those that another library has for them."""
 
 
 def refuse_slips(cls: type[Any], base: type[Any]) -> None:
@@ -50,9 +50,9 @@ def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any],
             near = slip_of(name, known_names) if is_own else None
             if is_own and near is None and inspect.isfunction(value):
                 near = next((n for n in sorted(_METHODS) if is_one_slip(name, n)), None)
-            habit = _HABITS.get(name)
-            if is_own and habit is not None and getattr(cls, habit) is getattr(base, habit):
-                near = near or habit  # ours is not set
+            our_name = _OUR_NAMES.get(name)
+            if is_own and our_name is not None and getattr(cls, our_name) is getattr(base, our_name):
+                near = near or our_name  # it is not set
             if near is not None:
                 yield owner, name, near
 
