@@ -28,6 +28,7 @@ from palestra.errors.extras import (
     MissingExtra,
     ModuleNotProvided,
     NotProvided,
+    not_provided_text,
     require_extra,
 )
 from palestra.errors.tree import (
@@ -113,6 +114,7 @@ __all__ = [
     "excerpt",
     "from_body",
     "mask_error",
+    "not_provided_text",
     "readable",
     "require_extra",
     "split_cause",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
-from palestra.errors import ConfigError, MissingExtra, NotProvided
+from palestra.errors import ConfigError, MissingExtra, NotProvided, not_provided_text
 from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
 
 _NAME_OF_MODULE: Final = re.compile(
@@ -99,12 +99,12 @@ def _other_version(path: Path, line: str, name: str, package: str) -> ConfigErro
 
 def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> ConfigError:
     parent, _, last = _public(full_name).rpartition(".")
-    owner = "NeMo Gym's " if not full_name.startswith("palestra") else ""
+    owner = "NeMo Gym's" if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
     suggestion = f": the nearest is `{parent}.{near}`" if near else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{path} cannot be imported: {owner}`{short_name}` is not provided by Palestra{suggestion}",
+        f"{path} cannot be imported: {not_provided_text(short_name, owner)}{suggestion}",
         hint=_do_without(path),
     )
 
