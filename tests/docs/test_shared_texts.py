@@ -9,6 +9,7 @@ pytestmark = pytest.mark.source
 @pytest.mark.parametrize(
     ("text", "file"),
     [
+        ("PROVIDER:NAME", "settings/model_names.py"),
         ("is not provided by Palestra", "errors/extras.py"),
     ],
 )

@@ -37,7 +37,7 @@ from palestra.rollouts import (
     reverify_command,
 )
 from palestra.schema import FORCE
-from palestra.settings import COMMAND_SETTINGS, PALESTRA_REVERIFY, CollectSettings
+from palestra.settings import COMMAND_SETTINGS, MODEL_FORM, PALESTRA_REVERIFY, CollectSettings
 from palestra.system import raise_descriptor_limit, shown
 from palestra.transport import ServerClient
 
@@ -72,7 +72,7 @@ def _judge_options(judge: str | None, secrets: Collection[str]) -> list[str]:
     if judge is None:
         return []
     is_secret = any(secret in judge for secret in secrets)
-    return ["--judge", "PROVIDER:NAME@URL" if is_secret else judge]
+    return ["--judge", MODEL_FORM if is_secret else judge]
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:

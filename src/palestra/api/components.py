@@ -219,7 +219,7 @@ def _of_file(environment: FileEnvironment) -> ComponentSummary:
 
 
 def _providers() -> Iterator[NamedProvider]:
-    """Yield the providers that `--model PROVIDER:NAME` accepts, with those of the project."""
+    """Yield the providers that a model's name may begin with, with those of the project."""
     rows = read_settings((MODEL_PROVIDERS,)).get(MODEL_PROVIDERS)
     for name, provider in providers_with(rows).items():
         yield NamedProvider(name, provider)

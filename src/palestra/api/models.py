@@ -30,13 +30,13 @@ from palestra.responses_api_models.providers import (
     providers_with,
 )
 from palestra.schema import JsonDict
+from palestra.settings import MODEL_FORM, MODEL_FORMS
 
 POLICY: Final = "policy_model"
 """The name of the model instance that an environment's agents call."""
 JUDGE: Final = "judge_model"
 """The name of the model instance that `--judge` makes."""
 LOCAL: Final = "local"
-FORMS: Final = "PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or local"
 
 _SERVERS: Final[Mapping[Dialect, str]] = {
     Dialect.RESPONSES: "openai_model",
@@ -51,7 +51,7 @@ _OTHER_SEPARATOR: Final = re.compile(r"([\w-]+)/(.+)")
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """The parts of `PROVIDER:NAME[@URL]`."""
+    """The parts of a name, as `MODEL_FORMS` lists them."""
 
     provider: str
     name: str = ""
@@ -61,7 +61,7 @@ class ModelName:
 
     @classmethod
     def parse(cls, text: str) -> "ModelName":
-        """Return the parts of `PROVIDER`, `PROVIDER:NAME`, `PROVIDER:URL` or `PROVIDER:NAME@URL`."""
+        """Return the parts of a name. A text without `:` is a provider alone."""
         provider, _, location = text.partition(":")
         for scheme in _URL:
             name, at, address = location.rpartition(f"@{scheme}")
@@ -114,8 +114,7 @@ class ModelContext:
 def model_config(model: str | None, context: ModelContext) -> JsonDict:
     """Return the settings that make `model` the policy.
 
-    `model`: `PROVIDER:NAME[@URL]`; `local`; or the name of a model instance in the context's
-    configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
+    `model`: one of `MODEL_FORMS`, or the name of a model instance in the context's configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
     or env.yaml; else the local model, which is reported.
 
     Raises ConfigError: there is no such provider or instance, its key is not set, or it does not
@@ -220,9 +219,9 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
         hint = f"{option} {slashed[1]}:{slashed[2]}"
     elif near := nearest(text, providers):
         form = near if near == LOCAL else f"{near}:NAME"
-        hint = f"did you mean {form}? A model is {FORMS}"
+        hint = f"did you mean {form}? A model is {MODEL_FORMS}"
     else:
-        hint = f"a model is {FORMS}, or an instance of your configs"
+        hint = f"a model is {MODEL_FORMS}, or an instance of your configs"
     return ConfigError(
         f"{option} {text!r} is neither a provider's model nor an instance of your configs",
         hint=hint,
@@ -279,7 +278,7 @@ def _refuse_wrong_form(
         )
     if not parsed.name and provider.key_needed:
         raise ConfigError(
-            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {FORMS}"
+            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {MODEL_FORMS}"
         )
 
 
@@ -385,7 +384,7 @@ def _only_model(
         reason = str(error) if isinstance(error, ValueError) else "the answer has no list of models"
         raise ConfigError(
             f"{models_url} does not say which models it serves: {reason}",
-            hint=f"check that the URL ends in /v1, or name the model: {option} PROVIDER:NAME@URL",
+            hint=f"check that the URL ends in /v1, or name the model: {option} {MODEL_FORM}",
         ) from None
     if len(names) != 1:
         raise ConfigError(

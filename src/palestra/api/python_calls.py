@@ -51,7 +51,7 @@ Rows = Path | str | Sequence[Annotated[JsonObject, "a mapping of a row's fields"
 class Model:
     """A model, with a key and settings that its name cannot carry.
 
-    `name`: as after `--model`: `PROVIDER:NAME[@URL]`, such as `openai:NAME`, `vllm:URL` or `local`.
+    `name`: as after `--model`, such as `openai:NAME` or `local`.
     """
 
     name: str

@@ -20,7 +20,7 @@ from palestra.api.fleet_connection import (
     Tell,
     unless,
 )
-from palestra.api.models import FORMS, ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
@@ -51,7 +51,14 @@ from palestra.rollouts import (
     stopped_rows,
 )
 from palestra.schema import JsonDict, JsonObject, RunPaths
-from palestra.settings import EvalArgs, ReverifyArgs, existing_path, existing_paths, load
+from palestra.settings import (
+    MODEL_FORMS,
+    EvalArgs,
+    ReverifyArgs,
+    existing_path,
+    existing_paths,
+    load,
+)
 from palestra.system import shown
 
 SAY_EVERY_S: Final = 5.0
@@ -335,7 +342,7 @@ def _refuse_missing_judges(config: ResolvedConfig, servers: Iterable[str], optio
             if judge not in config.instances:
                 raise ConfigError(
                     f"there is no judge to ask: {server} asks {judge}, and nothing configures it",
-                    hint=f"name the judge's model: {option} {FORMS}",
+                    hint=f"name the judge's model: {option} {MODEL_FORMS}",
                     cause=KnownCause.NO_JUDGE,
                 )
 

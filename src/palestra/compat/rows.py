@@ -31,6 +31,7 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server import SESSION_ID_KEY, SessionStore, with_faults
+from palestra.settings import ASK_A_JUDGE
 from palestra.transport import ASGIApp, HttpReply
 
 REPLAY_MARKS = (JUDGE_REPLAY, JUDGE_EVALUATIONS)
@@ -97,7 +98,7 @@ def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpR
     if not running:
         raise JudgeFailure(
             f"the row holds no answer of the judge {server} to this question",
-            hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
+            hint=ASK_A_JUDGE,
         )
     return None
 

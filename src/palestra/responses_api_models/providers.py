@@ -1,4 +1,4 @@
-"""The providers of models: one row of data for each name in `--model PROVIDER:NAME`.
+"""The providers of models: one row of data for each name before the `:` of `--model`.
 
 A row says where the provider is, which environment variable contains the user's key, which protocol
 the provider speaks, and its quirks. A project adds rows with `model_providers` in its env.yaml.

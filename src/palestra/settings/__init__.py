@@ -69,6 +69,12 @@ from palestra.settings.hub import (
     HubUpload,
 )
 from palestra.settings.loading import COMMAND_SETTINGS, load, settings_by_flag
+from palestra.settings.model_names import (
+    ASK_A_JUDGE,
+    JUDGE_OPTION,
+    MODEL_FORM,
+    MODEL_FORMS,
+)
 from palestra.settings.parameters import misspelt_parameters, not_a_parameter
 from palestra.settings.runs import (
     AggregateArgs,
@@ -99,11 +105,15 @@ from palestra.settings.servers import (
 from palestra.settings.viewing import ViewArgs, ViewerArgs
 
 __all__ = [
+    "ASK_A_JUDGE",
     "AUTO",
     "COMMAND_SETTINGS",
     "HOW_TO_GIVE",
+    "JUDGE_OPTION",
     "LARGEST_SEED",
     "MAIN",
+    "MODEL_FORM",
+    "MODEL_FORMS",
     "OTHER_AGENTS",
     "PALESTRA_REVERIFY",
     "AggregateArgs",

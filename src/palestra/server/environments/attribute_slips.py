@@ -51,7 +51,11 @@ def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any],
             if is_own and near is None and inspect.isfunction(value):
                 near = next((n for n in sorted(_METHODS) if is_one_slip(name, n)), None)
             our_name = _OUR_NAMES.get(name)
-            if is_own and our_name is not None and getattr(cls, our_name) is getattr(base, our_name):
+            if (
+                is_own
+                and our_name is not None
+                and getattr(cls, our_name) is getattr(base, our_name)
+            ):
                 near = near or our_name  # it is not set
             if near is not None:
                 yield owner, name, near

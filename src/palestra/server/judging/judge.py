@@ -40,6 +40,7 @@ from palestra.server.judging.questions import (
     read_verdict,
 )
 from palestra.server.resources_server import ResourcesServerConfig
+from palestra.settings import ASK_A_JUDGE, JUDGE_OPTION
 from palestra.transport import ServerClient
 
 _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -199,7 +200,7 @@ class Judge:
         if not self.present():
             raise JudgeFailure(
                 f"there is no judge to ask: no model instance is named {self.name!r}",
-                hint="name the judge's model: `palestra eval --judge PROVIDER:NAME@URL`",
+                hint=f"name the judge's model: `palestra eval {JUDGE_OPTION}`",
                 cause=KnownCause.NO_JUDGE,
             )
         peer = self._client.peer(self.name)
@@ -292,7 +293,7 @@ class Hearing:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row has no stored answer of the judge to this question",
-                hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
+                hint=ASK_A_JUDGE,
             )
         return await self._judge.answer(params)
 
