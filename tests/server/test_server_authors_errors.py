@@ -9,7 +9,7 @@ import pytest
 from author_servers import ask, error_of, server_of, turn
 from palestra.errors import VerifierError, to_body
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.server import ResourcesServer
+from palestra.server import AuthorsPlace, ResourcesServer
 
 
 class Unprintable(Exception):
@@ -74,3 +74,13 @@ def test_a_task_that_is_told_to_stop_stops() -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(stopped())
+
+
+@pytest.mark.parametrize(
+    ("author", "text"),
+    [(AuthorsPlace("verify", "app.py", 3), " in verify, app.py:3"), (AuthorsPlace(), "")],
+)
+def test_a_line_of_an_author_ends_a_sentence_where_it_is_known(
+    author: AuthorsPlace, text: str
+) -> None:
+    assert author.in_sentence() == text

@@ -297,7 +297,7 @@ async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
 
 def _lateness(printed: str, timeout_s: float) -> str:
     author = place_on(printed)
-    where = f": it was in {author.function}, {author.file}:{author.line}" if author.file else ""
+    where = f": it was{author.in_sentence()}" if author.file else ""
     return f"not done within {timeout_s:g} s (`palestra test --timeout`){where}"
 
 

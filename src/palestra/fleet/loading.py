@@ -17,7 +17,7 @@ from palestra.fleet.importing import IMPORTS
 from palestra.fleet.unimportable import unimportable
 from palestra.schema import JsonObject
 from palestra.server import EnvironmentDefinition, Server, class_of, server_class_of
-from palestra.system import on_failure
+from palestra.system import file_and_line, on_failure, shown
 
 ALIASES: Final = "palestra.compat.aliases"
 """The module that makes the names of other frameworks importable. It is imported by name, because
@@ -60,10 +60,8 @@ def load_module(path: Path) -> ModuleType:
     except ImportError as error:
         raise unimportable(path, error, _line_in(path, error)) from error
     except (Exception, SystemExit) as error:
-        line = _line_in(path, error)
-        raise ConfigError(
-            f"{path}{line} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        where = file_and_line(path, _line_in(path, error))
+        raise ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def load_server_class(path: Path, class_name: str = "") -> type[Server]:
@@ -99,7 +97,7 @@ def load_server_class(path: Path, class_name: str = "") -> type[Server]:
         _refuse_unfinished(module, path)
     found_names = ", ".join(names) or "none"
     raise ConfigError(
-        f"{path} must define exactly one server class or environment; found: {found_names}",
+        f"{shown(path)} must define exactly one server class or environment; found: {found_names}",
         hint=_FOREIGN_BASES if _uses_foreign_names(path) else _OWN_BASES,
     )
 
@@ -122,7 +120,7 @@ def _refuse_unfinished(module: ModuleType, path: Path) -> None:
             names = sorted(getattr(cls, "__abstractmethods__", ()))
             line = inspect.getsourcelines(cls)[1]
             raise ConfigError(
-                f"{path}:{line}: {cls.__name__} does not define {', '.join(names)}",
+                f"{file_and_line(path, line)}: {cls.__name__} does not define {', '.join(names)}",
                 hint=f"define {' and '.join(names)} in {cls.__name__}",
             )
 
@@ -135,7 +133,7 @@ def _refuse_mixture(path: Path, classes: list[type[Any]]) -> None:
     foreign = [cls.__name__ for cls in classes if hasattr(cls, FOREIGN)]
     if ours and foreign:
         raise ConfigError(
-            f"{path} mixes two APIs: {', '.join(ours)} has a base class of palestra, and "
+            f"{shown(path)} mixes two APIs: {', '.join(ours)} has a base class of palestra, and "
             f"{', '.join(foreign)} has one of nemo_gym",
             hint="use the base classes of only one of them in this folder",
         )
@@ -151,7 +149,7 @@ def _refuse_real_framework(module: ModuleType, path: Path) -> None:
             if base.__module__.partition(".")[0] == REPLACED:
                 real = getattr(sys.modules.get(REPLACED), "__file__", None) or REPLACED
                 raise ConfigError(
-                    f"{path}: {cls.__name__} has the base class {base.__name__} of the NeMo Gym at "
+                    f"{shown(path)}: {cls.__name__} has the base class {base.__name__} of the NeMo Gym at "
                     f"{real}, and Palestra serves only classes of its own `{REPLACED}`",
                     hint="two installed packages have this name: uninstall nemo-gym from the "
                     "Python that runs Palestra",
@@ -184,13 +182,13 @@ def load_environment(
     subjects = _environments_in(load_module(path))
     if class_name and class_name not in subjects:
         raise ConfigError(
-            f"{path} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
+            f"{shown(path)} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
             hint=f"its environments: {', '.join(subjects) or 'none'}",
         )
     last = _not_extended(subjects)
     if not class_name and len(last) != 1:
         raise ConfigError(
-            f"{path} must define exactly one environment; found: {', '.join(last) or 'none'}",
+            f"{shown(path)} must define exactly one environment; found: {', '.join(last) or 'none'}",
             hint=f"name one of them: {path.name}:{last[0]}"
             if last
             else "subclass palestra.Environment, or decorate a function with @palestra.environment",
@@ -234,7 +232,7 @@ def _load_foreign(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is not a Python file")
+        raise ConfigError(f"{shown(path)} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with on_failure(lambda: sys.modules.pop(name)):
@@ -260,13 +258,13 @@ def _by_package_name(path: Path, root: Path) -> ModuleType | None:
     return importlib.import_module(name)
 
 
-def _line_in(path: Path, error: BaseException) -> str:
+def _line_in(path: Path, error: BaseException) -> int | None:
     if isinstance(error, SyntaxError):
-        return f":{error.lineno}"
+        return error.lineno
     frame = error.__traceback__
-    line = ""
+    line: int | None = None
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == str(path):
-            line = f":{frame.tb_lineno}"
+            line = frame.tb_lineno
         frame = frame.tb_next
     return line

@@ -80,6 +80,10 @@ class AuthorsPlace:
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}" if self.file else ""
 
+    def in_sentence(self) -> str:
+        """Return ` in FUNCTION, FILE:LINE` for a sentence; empty when the line is not known."""
+        return f" in {self.function}, {self.file}:{self.line}" if self.file else ""
+
 
 def ended_process(
     server: str,
@@ -90,9 +94,8 @@ def ended_process(
     server_type: str = ServerType.RESOURCES,
 ) -> CallError:
     """Return the error of a call whose code ended its own process. `how`: `exit code 3`, for one."""
-    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     failure = fault_of(server_type, path)(
-        f"{server}{path} ended the process that it ran in ({how}){where}",
+        f"{server}{path} ended the process that it ran in ({how}){author.in_sentence()}",
         hint="look for os._exit in that function, or for a library that ends the process",
         evidence=CallEvidence(traceback=str(author)),
     )
@@ -112,9 +115,9 @@ def overran(
 
     `author`: the innermost frame of the author's own code at that moment.
     """
-    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     return fault_of(server_type, path)(
-        f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
+        f"{server}{path} was still running after {ran_s:.1f} s{author.in_sentence()}, and was "
+        "stopped",
         hint=f"set a time limit in the code at that line, or raise {TIME_LIMIT}",
         evidence=CallEvidence(traceback=str(author)),
     )

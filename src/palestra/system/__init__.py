@@ -26,6 +26,7 @@ from palestra.system.file_states import FileState
 from palestra.system.files import (
     TEMPORARY,
     create_whole,
+    file_and_line,
     matching_files,
     move,
     on_failure,
@@ -102,6 +103,7 @@ __all__ = [
     "end_group",
     "exit_in_order",
     "exit_quickly",
+    "file_and_line",
     "folder_locked",
     "how_ended",
     "is_file_at",

@@ -29,7 +29,7 @@ from palestra.sandbox import Sandbox
 from palestra.schema import FunctionCall, JsonObject, called
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.reward_rules import RewardRules
-from palestra.system import shown
+from palestra.system import file_and_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,7 +122,8 @@ def _explained(function: F) -> F:
         if not positional and not unknown and "data" in values:
             return function(**values)
         frame = sys._getframe(1)  # noqa: SLF001  # there is no public name for it
-        where = f"{shown(Path(frame.f_code.co_filename))}:{frame.f_lineno}: @environment"
+        place_of_call = file_and_line(Path(frame.f_code.co_filename), frame.f_lineno)
+        where = f"{place_of_call}: @environment"
         if unknown:
             near = "; did you mean 'data'?" if unknown[0].startswith("data") else ""
             raise ConfigError(

@@ -12,7 +12,7 @@ from palestra.errors import ConfigError
 from palestra.server.author_calls import code_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK
 from palestra.server.tools import type_problem
-from palestra.system import shown
+from palestra.system import file_and_line
 
 SELF: Final = "self"
 _SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
@@ -28,7 +28,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
 def place_of(function: Callable[..., Any]) -> str:
     """Return the file and the line of an author's function, for the beginning of a message."""
     code = code_of(function)
-    return "" if code is None else f"{shown(Path(code.co_filename))}:{code.co_firstlineno}: "
+    return "" if code is None else f"{file_and_line(Path(code.co_filename), code.co_firstlineno)}: "
 
 
 def refuse_missing_self(
