@@ -194,7 +194,7 @@ from palestra.schema.tokens import (
     turns_of,
 )
 from palestra.schema.unchecked import changed, maker
-from palestra.schema.unused_weights import UnusedWeights
+from palestra.schema.unused_weights import UnusedWeights, WeightUse
 
 __all__ = [
     "AGENT_OBSERVATIONS",
@@ -306,6 +306,7 @@ __all__ = [
     "Usage",
     "VerifyRequest",
     "VerifyResponse",
+    "WeightUse",
     "WireModel",
     "add_usage",
     "bare_name",

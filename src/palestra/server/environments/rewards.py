@@ -15,6 +15,7 @@ from palestra.schema import (
     REWARD_COMPONENTS,
     JsonObject,
     UnusedWeights,
+    WeightUse,
     is_infinite,
     no_reward,
 )
@@ -91,11 +92,11 @@ def unused_weights(
     """Return which weights no verify response of a run has a component for; None when all have one,
     and when no row was verified.
     """
-    verified = [row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER}]
-    if not verified:
-        return None
-    names = {name for row in verified for name in row.get(REWARD_COMPONENTS) or ()}
-    return UnusedWeights.of(owner, without_component(weights, ()), names)
+    verified = (row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER})
+    use = WeightUse()
+    for row in verified:
+        use.add(owner, without_component(weights, ()), row.get(REWARD_COMPONENTS))
+    return next(use.unused(), None)
 
 
 def _refuse_slips(names: Collection[str], weights: Mapping[str, float], where: str) -> None:
