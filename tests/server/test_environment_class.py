@@ -456,6 +456,15 @@ def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: P
         defined(load_module(file).Sums)
 
 
+def test_an_empty_file_beside_reads_no_attribute(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").touch()
+    load_module(tmp_path / "empty.py")
+    (tmp_path / "sums.py").write_text(MISSPELT.format(line="max_turn"))
+
+    with pytest.raises(ConfigError, match="did you mean 'max_turns'"):
+        defined(load_module(tmp_path / "sums.py").Sums)
+
+
 @pytest.mark.parametrize("name", ["strat", "gald", "repli"])
 def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
     name: str, tmp_path: Path
@@ -552,7 +561,7 @@ def compared(self: Any, answer: str) -> Any:
     return 0.5 if not answer else answer == "4"
 
 
-@pytest.mark.parametrize("verify", [annotated, compared])
+@pytest.mark.parametrize("verify", [annotated, compared, lambda self, answer: answer == "4"])
 def test_weights_are_refused_where_the_code_of_verify_returns_a_number(verify: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         defined(with_verify(verify, weights={"correct": 0.8}))

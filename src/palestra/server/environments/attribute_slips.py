@@ -10,11 +10,11 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from palestra.config import is_one_slip, slip_of
 from palestra.errors import ConfigError
+from palestra.server.author_code import AuthorFiles
 from palestra.server.tools import is_tool
 
 _METHODS: Final = frozenset({"start", "verify", "reply", "messages", "gold"})
@@ -29,10 +29,12 @@ _OUR_NAMES: Final = {
 """Our names of attributes, by those that another library has for them."""
 
 
-def refuse_slips(cls: type[Any], base: type[Any]) -> None:
-    """Raise ConfigError when an attribute of `cls` is most likely a slip of one of `base`."""
+def refuse_slips(cls: type[Any], base: type[Any], files: AuthorFiles) -> None:
+    """Raise ConfigError when an attribute of `cls` is most likely a slip of one of `base`. `files`:
+    read the author's code.
+    """
     for owner, name, near in _similar_names(cls, base):
-        if not _is_read(name, cls, base):
+        if not _is_read(name, cls, base, files):
             raise ConfigError(
                 f"nothing reads {owner.__name__}.{name}; did you mean {near!r}?",
                 hint=f"write {near}; an attribute of your own needs a name that is less similar, "
@@ -61,7 +63,7 @@ def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any],
                 yield owner, name, near
 
 
-def _is_read(name: str, cls: type[Any], base: type[Any]) -> bool:
+def _is_read(name: str, cls: type[Any], base: type[Any], author_files: AuthorFiles) -> bool:
     """Whether the sources of the class and its ancestors, or imported files beside them, read `name`,
     or one of them has no source.
     """
@@ -69,21 +71,17 @@ def _is_read(name: str, cls: type[Any], base: type[Any]) -> bool:
     files = [getattr(sys.modules.get(owner), "__file__", None) for owner in owners]
     folders = {Path(file).parent for file in files if file}
     return not all(files) or any(
-        _reads(module, name)
+        _reads(author_files.tree_of(file, vars(module)), name)
         for module in list(sys.modules.values())
         if (file := getattr(module, "__file__", None)) and Path(file).parent in folders
     )
 
 
-def _reads(module: ModuleType, name: str) -> bool:
-    """Whether a module reads `name`, also as a text: getattr(self, "max_turn"). One without a source
-    may.
+def _reads(tree: ast.Module | None, name: str) -> bool:
+    """Whether a file reads `name`, also as a text: getattr(self, "max_turn"). A file that cannot be
+    read may.
     """
-    try:
-        tree = ast.parse(inspect.getsource(module))
-    except (OSError, TypeError):
-        return True
-    return any(_read_name(node) == name for node in ast.walk(tree))
+    return tree is None or any(_read_name(node) == name for node in ast.walk(tree))
 
 
 def _read_name(node: ast.AST) -> object:

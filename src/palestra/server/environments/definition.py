@@ -11,14 +11,13 @@ import orjson
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.server.author_code import AuthorCode, AuthorFiles, place_of
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.awaiting import refuse_unawaited
 from palestra.server.environments.environment import Environment, class_of, made
 from palestra.server.environments.method_checks import (
-    place_of,
     refuse_missing_self,
     refuse_unreadable_types,
-    shadowed_fields,
 )
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
@@ -27,6 +26,7 @@ from palestra.server.environments.records import RowPlaces, rows_of
 from palestra.server.environments.returned_values import returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
+from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
 from palestra.server.tools import (
     has_description,
@@ -75,6 +75,8 @@ class EnvironmentDefinition:
     folder: Path = field(default_factory=Path)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings with their values."""
+    files: AuthorFiles = field(default_factory=AuthorFiles, repr=False, compare=False)
+    """Read the author's code."""
 
     @classmethod
     def of(
@@ -97,7 +99,8 @@ class EnvironmentDefinition:
                 hint="subclass palestra.Environment, or decorate a function with "
                 "@palestra.environment",
             )
-        refuse_slips(own_class, Environment)
+        files = AuthorFiles()
+        refuse_slips(own_class, Environment, files)
         is_function = isinstance(inspect.getattr_static(own_class, VERIFY, None), staticmethod)
         values = checked(
             own_class,
@@ -112,7 +115,7 @@ class EnvironmentDefinition:
             {**values, "__module__": own_class.__module__, "__doc__": own_class.__doc__},
         )
         label = name or own_class.__name__
-        definition = cls(configured, label, folder or Path(), {**defaults, **values})
+        definition = cls(configured, label, folder or Path(), {**defaults, **values}, files)
         definition._check_parts()
         return definition
 
@@ -129,7 +132,7 @@ class EnvironmentDefinition:
             raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
         if problem := weights_problem(cls.weights):
             raise ConfigError(f"{self.name}: {problem}", hint='weights = {"correct": 1.0}')
-        if cls.weights and returns_only_numbers(self.plain(VERIFY)):
+        if cls.weights and returns_only_numbers(self.plain(VERIFY), self._code(VERIFY)):
             raise ConfigError(
                 f"{self.name} has weights, but its verify returns a number, so that they have no "
                 "effect",
@@ -145,9 +148,8 @@ class EnvironmentDefinition:
         refuse_unreadable_types(self.tools)
         for name in (START, VERIFY, REPLY, *self.tools):
             if self.has(name):
-                function = self.plain(name)
-                has_judge = is_async(function) or self.has_state or not cls.isolated
-                refuse_unawaited(function, name, has_judge=has_judge)
+                has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
+                refuse_unawaited(self._code(name), name, has_judge=has_judge)
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
@@ -189,7 +191,7 @@ class EnvironmentDefinition:
         for name, filled_names in FILLED.items():
             if self.has(name):
                 parameters = filled_names & self.parameters(name).names
-                yield from shadowed_fields(name, self.plain(name), parameters, fields)
+                yield from shadowed_fields(name, self._code(name), parameters, fields)
 
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
@@ -198,6 +200,10 @@ class EnvironmentDefinition:
     def plain(self, name: str) -> Any:
         """Return the author's function, as an attribute of the class."""
         return getattr(self.cls, name)
+
+    def _code(self, name: str) -> AuthorCode:
+        """Return the code of the author's function `name`."""
+        return self.files.code_of(self.plain(name))
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
