@@ -11,7 +11,7 @@ import orjson
 
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
-from palestra.server.author_code import AuthorCode, AuthorFiles, place_of
+from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.awaiting import refuse_unawaited
 from palestra.server.environments.environment import Environment, class_of, made
@@ -191,7 +191,9 @@ class EnvironmentDefinition:
         for name, filled_names in FILLED.items():
             if self.has(name):
                 parameters = filled_names & self.parameters(name).names
-                yield from shadowed_fields(name, self._code(name), parameters, fields)
+                yield from shadowed_fields(
+                    name, self._code(name), parameters, fields, self._methods
+                )
 
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
@@ -204,6 +206,17 @@ class EnvironmentDefinition:
     def _code(self, name: str) -> AuthorCode:
         """Return the code of the author's function `name`."""
         return self.files.code_of(self.plain(name))
+
+    @cached_property
+    def _methods(self) -> dict[str, AuthorCode]:
+        """The code of each function of the author's class and its bases, by name."""
+        owners = [owner for owner in self.cls.__mro__ if owner not in Environment.__mro__]
+        members = {name: value for owner in reversed(owners) for name, value in vars(owner).items()}
+        return {
+            name: self.files.code_of(member)
+            for name, member in members.items()
+            if code_of(member) is not None
+        }
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
