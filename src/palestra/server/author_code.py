@@ -8,6 +8,7 @@ import ast
 import functools
 import inspect
 import linecache
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,6 +73,12 @@ def place_of(subject: Any) -> str:
     if code is None:
         return ""
     return f"{file_and_line(Path(code.co_filename), code.co_firstlineno)}: "
+
+
+def calling_place() -> str:
+    """Return `FILE:LINE` of the code that called the function that calls this one."""
+    frame = sys._getframe(2)  # noqa: SLF001  # there is no public name for it
+    return file_and_line(Path(frame.f_code.co_filename), frame.f_lineno)
 
 
 @dataclass(frozen=True, slots=True)

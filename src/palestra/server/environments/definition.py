@@ -14,7 +14,7 @@ from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encod
 from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.awaiting import refuse_unawaited
-from palestra.server.environments.environment import Environment, class_of, made
+from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of, made
 from palestra.server.environments.method_checks import (
     refuse_missing_self,
     refuse_unreadable_types,
@@ -28,10 +28,11 @@ from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
+from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
 from palestra.server.tools import (
     has_description,
-    is_tool,
     tool_schema,
+    tools_of,
     untyped_parameters,
 )
 
@@ -101,18 +102,22 @@ class EnvironmentDefinition:
             )
         files = AuthorFiles()
         refuse_slips(own_class, Environment, files)
-        is_function = isinstance(inspect.getattr_static(own_class, VERIFY, None), staticmethod)
         values = checked(
             own_class,
             Environment,
             settings or {},
-            how_to_add=_CLASS_FORM if is_function else _ATTRIBUTE,
+            how_to_add=_CLASS_FORM if hasattr(own_class, FUNCTION_MARK) else _ATTRIBUTE,
         )
         defaults = {key: getattr(own_class, key) for key in settings_of(own_class, Environment)}
         configured: Any = type(
             own_class.__name__,
             (own_class,),
-            {**values, "__module__": own_class.__module__, "__doc__": own_class.__doc__},
+            {
+                **values,
+                **_as_functions(own_class),
+                "__module__": own_class.__module__,
+                "__doc__": own_class.__doc__,
+            },
         )
         label = name or own_class.__name__
         definition = cls(configured, label, folder or Path(), {**defaults, **values}, files)
@@ -227,7 +232,7 @@ class EnvironmentDefinition:
     @property
     def is_function(self) -> bool:
         """Whether the environment is a decorated function, so that there is no object."""
-        return isinstance(inspect.getattr_static(self.cls, VERIFY), staticmethod)
+        return hasattr(self.cls, FUNCTION_MARK)
 
     @cached_property
     def _unused(self) -> Environment:
@@ -237,8 +242,7 @@ class EnvironmentDefinition:
     @cached_property
     def tools(self) -> dict[str, Any]:
         """The author's tools by name, as attributes of the class."""
-        members = inspect.getmembers(self.cls, is_tool)
-        return {name: function for name, function in members if callable(function)}
+        return tools_of(self.cls)
 
     @property
     def has_state(self) -> bool:
@@ -397,6 +401,24 @@ class EnvironmentDefinition:
         if isinstance(returned, Response):
             return returned
         return response_of(*([returned] if isinstance(returned, str) else returned))
+
+
+def _as_functions(cls: type[Environment]) -> dict[str, Any]:
+    """Return the tools and the methods of an author's class that are no plain functions there, as
+    functions. A static or class method that is no tool stays what it is.
+    """
+    functions = {
+        name: function
+        for name, function in tools_of(cls).items()
+        if inspect.getattr_static(cls, name) is not function
+    }
+    for name in FILLED:
+        member = inspect.getattr_static(cls, name, None)
+        if member is not None and not isinstance(member, str):
+            refuse_form(cls, name)
+            if is_partial_or_object(member):
+                functions[name] = as_function(cls, name)
+    return functions
 
 
 def _equal_rows(rows: Sequence[JsonObject]) -> int:

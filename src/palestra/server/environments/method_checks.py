@@ -3,17 +3,14 @@
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from palestra.config import is_one_slip
 from palestra.errors import ConfigError
 from palestra.server.author_code import place_of
 from palestra.server.environments.parameters import MEANINGS
+from palestra.server.method_forms import SELF, SELF_NAMES
 from palestra.server.tools import type_problem
-
-SELF: Final = "self"
-SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
-"""First parameters that mean the object, also where a row has a field of this name."""
 
 
 def refuse_missing_self(

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from palestra.server.author_code import AuthorCode, FunctionTree
-from palestra.server.environments.method_checks import SELF_NAMES
 from palestra.server.environments.parameters import MEANINGS, RESPONSE, TASK
+from palestra.server.method_forms import SELF_NAMES
 
 _READ_NO_FIELD: Final = frozenset(
     {"bool", "float", "int", "isinstance", "len", "print", "repr", "str", "type"}
