@@ -4,24 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment_classes import warnings_of, with_methods
 
-from palestra import Environment, environment, tool
+from palestra import environment, tool
 from palestra.errors import ConfigError, InputDataError
 from palestra.server import EnvironmentDefinition
 
-ROWS = [{"question": "2 + 2 = ?", "answer": "4", "task": "sums", "wanted": "4"}]
 HERE = Path(__file__).name
-
-
-def with_methods(**members: Any) -> type[Environment]:
-    made = {"data": ROWS, "prompt": "{question}", "verify": lambda self: 1.0, **members}
-    return type("Sums", (Environment,), made)
-
-
-def warnings_of(subject: Any, rows: Any = None) -> list[str]:
-    warnings: list[str] = []
-    list(EnvironmentDefinition.of(subject).rows(rows, warn=warnings.append))
-    return warnings
 
 
 def without_self(answer, wanted):  # type: ignore[no-untyped-def]

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from environment_classes import with_methods
 
 from author_servers import TASK, ask, nobody, server_of, turn
 from palestra import Environment, environment, tool
@@ -100,11 +101,6 @@ FORMS = {
 }
 
 
-def with_members(**members: Any) -> type[Environment]:
-    parts = {"data": ROWS, "prompt": "?", "verify": lambda self: 1.0, **members}
-    return type("Shelf", (Environment,), parts)
-
-
 def typed(member: Any) -> Any:
     """The member, with types for the parameters of a lambda."""
     for layer in (member, getattr(member, "__func__", None)):
@@ -128,7 +124,7 @@ async def answer_of(cls: type[Environment], path: str, arguments: JsonDict) -> A
 
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_is_a_tool_with_the_name_of_the_attribute(form: str) -> None:
-    cls = with_members(lookup=typed(FORMS[form]()))
+    cls = with_methods(data=ROWS, lookup=typed(FORMS[form]()))
 
     [row] = EnvironmentDefinition.of(cls).rows()
     [entry] = row["responses_create_params"]["tools"]
@@ -140,7 +136,7 @@ def test_each_form_is_a_tool_with_the_name_of_the_attribute(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["partial", "partialmethod", "object", "async object", "cached"])
 def test_the_description_of_a_tool_is_its_authors(form: str) -> None:
-    definition = EnvironmentDefinition.of(with_members(lookup=FORMS[form]()))
+    definition = EnvironmentDefinition.of(with_methods(data=ROWS, lookup=FORMS[form]()))
 
     assert definition.warnings() == ()
     [row] = definition.rows()
@@ -148,7 +144,7 @@ def test_the_description_of_a_tool_is_its_authors(form: str) -> None:
 
 
 def test_the_model_cannot_change_what_a_partial_fills() -> None:
-    cls = with_members(lookup=FORMS["partial"]())
+    cls = with_methods(data=ROWS, lookup=FORMS["partial"]())
 
     answer = asyncio.run(answer_of(cls, "/lookup", {"item": "key", "shelf": "b"}))
 
@@ -177,7 +173,7 @@ def test_a_class_method_reads_the_settings_of_the_run() -> None:
 
 
 def wrong(make: Any) -> type[Environment]:
-    return with_members(lookup=make())
+    return with_methods(data=ROWS, lookup=make())
 
 
 @pytest.mark.parametrize(
@@ -199,9 +195,9 @@ def test_a_tool_that_cannot_be_called_is_refused_with_its_line_and_what_to_write
 
 
 def test_a_partial_that_fills_the_object_is_refused_with_its_line() -> None:
-    cls = with_members(lookup=tool(functools.partialmethod(find_alone, item="key")))
+    cls = with_methods(data=ROWS, lookup=tool(functools.partialmethod(find_alone, item="key")))
 
-    with pytest.raises(ConfigError, match=rf"{HERE}:\d+: Shelf\.lookup\(shelf\) has no self"):
+    with pytest.raises(ConfigError, match=rf"{HERE}:\d+: Sums\.lookup\(shelf\) has no self"):
         EnvironmentDefinition.of(cls)
 
 
@@ -215,23 +211,23 @@ class Tools:
 
 
 def test_a_tool_of_a_base_class_is_a_tool() -> None:
-    cls = type("Shelf", (Tools, with_members()), {})
+    cls = type("Sums", (Tools, with_methods(data=ROWS)), {})
 
     assert asyncio.run(answer_of(cls, "/lookup", {"item": "key"})) == "a/key"
 
 
 def test_a_method_without_the_mark_in_the_place_of_a_tool_is_refused_with_its_line() -> None:
-    cls = type("Shelf", (Tools, with_members()), {"lookup": find})
+    cls = type("Sums", (Tools, with_methods(data=ROWS)), {"lookup": find})
 
     with pytest.raises(ConfigError, match="replaces the tool lookup of Tools") as raised:
         EnvironmentDefinition.of(cls)
 
-    assert f"{HERE}:{find.__code__.co_firstlineno}: Shelf.lookup" in raised.value.message
+    assert f"{HERE}:{find.__code__.co_firstlineno}: Sums.lookup" in raised.value.message
     assert "@tool" in raised.value.hint
 
 
 def test_none_in_the_place_of_a_tool_removes_it() -> None:
-    cls = type("Shelf", (Tools, with_members()), {"lookup": None})
+    cls = type("Sums", (Tools, with_methods(data=ROWS)), {"lookup": None})
 
     assert EnvironmentDefinition.of(cls).tools == {}
 
@@ -262,7 +258,7 @@ class Scorer:
     ],
 )
 def test_each_form_verifies_with_what_it_fills(verify: Any) -> None:
-    definition = EnvironmentDefinition.of(with_members(verify=verify))
+    definition = EnvironmentDefinition.of(with_methods(data=ROWS, verify=verify))
 
     assert len(list(definition.rows())) == 1
     reply = ask(server_of(server_class_of(definition)), "/verify", turn("4", **ROWS[0]))
@@ -279,8 +275,8 @@ def test_each_form_is_decorated_as_an_environment(function: Any) -> None:
 
 @pytest.mark.parametrize("verify", [Scorer, property(score)])
 def test_a_verify_that_cannot_be_called_is_refused_with_its_line(verify: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"{HERE}:\d+: Shelf\.verify is") as raised:
-        EnvironmentDefinition.of(with_members(verify=verify))
+    with pytest.raises(ConfigError, match=rf"{HERE}:\d+: Sums\.verify is") as raised:
+        EnvironmentDefinition.of(with_methods(data=ROWS, verify=verify))
 
     assert "def verify(self" in raised.value.hint
 
@@ -294,7 +290,7 @@ def test_what_cannot_be_decorated_is_refused_with_its_line(function: Any) -> Non
 def test_a_setting_of_a_class_with_a_static_verify_is_an_attribute_to_write() -> None:
     with pytest.raises(ConfigError) as raised:
         EnvironmentDefinition.of(
-            with_members(verify=staticmethod(lambda answer: 1.0)), settings={"level": 3}
+            with_methods(data=ROWS, verify=staticmethod(lambda answer: 1.0)), settings={"level": 3}
         )
 
     assert "annotate an attribute" in raised.value.hint

@@ -4,23 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment_classes import ROWS, warnings_of, with_methods
 
 from palestra import Environment, environment
-from palestra.server import EnvironmentDefinition
 
-ROWS = [{"question": "2 + 2 = ?", "answer": "4", "task": "sums", "wanted": "4"}]
 HERE = Path(__file__).name
-
-
-def with_methods(**members: Any) -> type[Environment]:
-    parts = {"data": ROWS, "prompt": "{question}", "verify": lambda self: 1.0, **members}
-    return type("Sums", (Environment,), parts)
-
-
-def warnings_of(subject: Any, rows: Any = None) -> list[str]:
-    warnings: list[str] = []
-    list(EnvironmentDefinition.of(subject).rows(rows, warn=warnings.append))
-    return warnings
 
 
 def test_a_field_that_the_models_text_replaces_is_a_warning_with_the_cure() -> None:
