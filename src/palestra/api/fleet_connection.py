@@ -410,9 +410,10 @@ def _tell_changed_code(fleet: RunningFleet) -> None:
     """Report the servers whose code has changed since they loaded it."""
     for name, server in fleet.code.items():
         if server.changed:
-            more = f" and {len(server.changed) - 1} more" if len(server.changed) > 1 else ""
+            hidden = len(server.changed) - 1
+            files = f"{server.changed[0]} and {hidden} more" if hidden else server.changed[0]
             fleet.observer.tell(
-                f"warning: {name} runs the code that it started with, and {server.changed[0]}{more} "
+                f"warning: {name} runs the code that it started with, and {files} "
                 "changed since: for rewards of the new code, restart the servers"
             )
 

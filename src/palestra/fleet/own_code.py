@@ -57,15 +57,15 @@ class OwnCode:
         if folder is not None and not folder.is_relative_to(PACKAGE_ROOT):
             names = (file.relative_to(folder) for file in sorted(folder.rglob("*.py")))
             files |= {name.as_posix(): folder / name for name in names if _counts(name)}
-        return cls._read(files)
+        return cls._of_paths(files)
 
     @classmethod
     def of_file(cls, file: Path) -> Self:
         """Read `file`, and the author's modules that it imports."""
-        return cls._read({file.name: file})
+        return cls._of_paths({file.name: file})
 
     @classmethod
-    def _read(cls, files: Mapping[str, Path]) -> Self:
+    def _of_paths(cls, files: Mapping[str, Path]) -> Self:
         paths = {name: file for name, file in files.items() if file.is_file()}
         paths |= _imported_by(paths)
         digests = {
