@@ -575,6 +575,24 @@ def test_an_edited_file_is_read_again(shelf: Path, model: str) -> None:
     assert evaluated(shelf, model).requested == 2
 
 
+def test_an_edited_module_that_the_file_imports_is_read_again(
+    shelf: Path, model: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "weight_of_shelf.py"
+    text = SHELF.replace("def verify", "async def verify")
+    text = text.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
+    shelf.write_text(text.replace('{"right": float(answer == str(total)), ', '{"right": W, '))
+    module.write_text("W = 0.0\n")
+    before = evaluated(shelf, model, limit=1)
+    module.write_text("W = 1.0\n")
+
+    rewards = [
+        [rollout.components["right"] for rollout in run.rollouts()]
+        for run in (before, evaluated(shelf, model, limit=1))
+    ]
+    assert rewards == [[0.0], [1.0]]
+
+
 def test_a_function_of_a_file_is_an_environment(shelf: Path, model: str) -> None:
     namespace: dict[str, object] = {"__name__": "shelf"}
     exec(compile(SHELF, str(shelf), "exec"), namespace)

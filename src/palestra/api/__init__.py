@@ -74,7 +74,6 @@ from palestra.api.runs import (
     select,
 )
 from palestra.api.server_semantics import (
-    code_digest,
     differs_from_running,
     run_semantics,
     server_semantics,
@@ -135,7 +134,6 @@ __all__ = [
     "ask_endpoints",
     "attempt_of",
     "check_descriptors",
-    "code_digest",
     "collect",
     "collect_with",
     "compare",

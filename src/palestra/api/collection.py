@@ -126,7 +126,7 @@ async def collect_with(
         plan,
         settings,
         agents={agent.name for agent in agents},
-        semantics=run_semantics(choice.config, settings),
+        semantics=run_semantics(choice.config, settings, choice.codes),
         version=palestra.__version__,
     )
     try:

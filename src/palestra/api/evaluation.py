@@ -28,6 +28,7 @@ from palestra.api.server_semantics import run_semantics
 from palestra.api.unfinished_runs import OUTPUT, unfinished_run
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause
+from palestra.fleet import code_digests
 from palestra.records import RUNS_FOLDER
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended, unknown_field
@@ -219,7 +220,7 @@ def _run_of(
     run, row_agents = intended(
         settings,
         agents={i.name for i in config.instances.values() if i.type == ServerType.AGENT},
-        semantics=run_semantics(config, settings),
+        semantics=run_semantics(config, settings, code_digests(config)),
         version=palestra.__version__,
     )
     output = unfinished_run(

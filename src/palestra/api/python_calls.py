@@ -22,7 +22,6 @@ from palestra.api.environment_files import lines_of, unfit_for_json, with_file_r
 from palestra.api.environment_objects import (
     cell_explained,
     file_of,
-    forget_imported,
     refuse_in_import,
 )
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
@@ -35,6 +34,7 @@ from palestra.api.waiting import run_blocking
 from palestra.config import NamedFile, Redactor, ResolvedConfig
 from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
+from palestra.fleet import forget_imported
 from palestra.rollouts import Collected, PreparedRun, run
 from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load

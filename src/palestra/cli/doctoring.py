@@ -98,7 +98,7 @@ async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: A
             config=choice.config,
             own=config,
             settings=settings,
-            semantics=run_semantics(choice.config, settings),
+            semantics=run_semantics(choice.config, settings, choice.codes),
             version=palestra.__version__,
             open=lambda: _clients_of(choice),
             descriptors=lambda client, remaining: check_descriptors(

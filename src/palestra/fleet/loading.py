@@ -14,6 +14,8 @@ from typing import Any, Final
 from palestra.config import PACKAGE_ROOT, ServerType, did_you_mean
 from palestra.errors import ConfigError
 from palestra.fleet.importing import IMPORTS
+from palestra.fleet.own_code import REPLACED, import_roots
+from palestra.fleet.reimporting import USER_MODULES, remember_imported
 from palestra.fleet.unimportable import unimportable
 from palestra.schema import JsonObject
 from palestra.server import EnvironmentDefinition, Server, class_of, server_class_of
@@ -25,9 +27,6 @@ it belongs to a layer above this package."""
 
 FOREIGN: Final = "__palestra_server__"
 """The attribute of another framework's class that returns a Palestra server class wrapping it."""
-
-REPLACED: Final = "nemo_gym"
-"""The package that the aliases replace. It may be installed nevertheless."""
 
 ENTRYPOINT: Final = "app.py"
 """The usual name of the file in a server's folder that holds its class."""
@@ -54,7 +53,9 @@ def load_module(path: Path) -> ModuleType:
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
         with IMPORTS.importing(path):
-            return _load_foreign(path)
+            module = _load_foreign(path)
+            remember_imported(path)
+            return module
     except ConfigError:
         raise
     except ImportError as error:
@@ -218,8 +219,9 @@ def _not_extended(subjects: Mapping[str, Any]) -> list[str]:
 
 def _load_foreign(path: Path) -> ModuleType:
     """Import a user's file. Its project root is importable, as in the user's own tests."""
-    root = path.parents[2] if len(path.parents) > 2 else path.parent
-    for entry in (str(path.parent), str(root)):
+    roots = import_roots(path)
+    root = Path(roots[-1])
+    for entry in roots:
         if entry not in sys.path:
             sys.path.append(entry)
     importlib.import_module(ALIASES).install()
@@ -227,7 +229,7 @@ def _load_foreign(path: Path) -> ModuleType:
         return foreign
     # The sum tells apart files that have the same place in different projects.
     label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
-    name = f"palestra_user_{label}_{zlib.crc32(bytes(path)):08x}"
+    name = f"{USER_MODULES}{label}_{zlib.crc32(bytes(path)):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -225,8 +225,13 @@ def differences(old: Any, new: Any, at: str = "") -> list[str]:
         return changes
     if old == new:
         return []
-    if _is_digest(old) and _is_digest(new):
-        return [f"{at}: it has changed since"]
+    if _is_digest(old) or _is_digest(new):
+        if old is _ABSENT:
+            return [f"{at}: it is new"]
+        if new is _ABSENT:
+            return [f"{at}: it is gone"]
+        if _is_digest(old) and _is_digest(new):
+            return [f"{at}: it has changed since"]
     return [f"{at}: {_value_pair(old, new)}"]
 
 
