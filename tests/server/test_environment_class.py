@@ -456,6 +456,20 @@ def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: P
         defined(load_module(file).Sums)
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"), [("tools", "@tool"), ("rubric", "`verify`"), ("parser", "`verify`")]
+)
+def test_an_attribute_that_another_library_reads_is_refused_with_what_to_write(
+    name: str, instead: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(MISSPELT.format(line=name))
+    with pytest.raises(ConfigError, match=rf"nothing reads Sums\.{name}") as raised:
+        defined(load_module(file).Sums)
+
+    assert instead in raised.value.hint
+
+
 def test_an_empty_file_beside_reads_no_attribute(tmp_path: Path) -> None:
     (tmp_path / "empty.py").touch()
     load_module(tmp_path / "empty.py")

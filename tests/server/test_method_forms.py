@@ -226,6 +226,23 @@ def test_a_method_without_the_mark_in_the_place_of_a_tool_is_refused_with_its_li
     assert "@tool" in raised.value.hint
 
 
+def test_a_tool_within_a_function_of_another_decorator_is_refused_with_its_line() -> None:
+    @tool
+    def find(self: Any, item: str) -> str:
+        """Find an item."""
+        return item
+
+    def counted(*args: Any, **fields: Any) -> Any:
+        return find(*args, **fields)
+
+    cls = type("Sums", (with_methods(data=ROWS),), {"find": counted})
+
+    with pytest.raises(ConfigError, match="find is a tool in a function of another") as raised:
+        EnvironmentDefinition.of(cls)
+
+    assert f"{HERE}:{counted.__code__.co_firstlineno}: " in raised.value.message
+
+
 def test_none_in_the_place_of_a_tool_removes_it() -> None:
     cls = type("Sums", (Tools, with_methods(data=ROWS)), {"lookup": None})
 

@@ -13,6 +13,7 @@ from palestra.authoring import (
     FileEnvironment,
     InstalledComponent,
     component_traits,
+    environments_in_file,
     file_environments,
     installed_components,
     needs_of,
@@ -21,8 +22,10 @@ from palestra.authoring import (
 )
 from palestra.config import (
     PACKAGE_ROOT,
+    NamedFile,
     did_you_mean,
     did_you_mean_path,
+    project_root,
     read_settings,
     search_roots,
 )
@@ -127,19 +130,30 @@ def list_components(
 
 def find_component_named(name: str) -> InstalledComponent | FileEnvironment | NamedProvider:
     """Return the component with this name: an environment first, then a benchmark, an agent, a
-    model server.
+    model server. A path of a Python file or of a folder names what is there, and nothing else.
 
     A provider of models is found by its name too, with or without a model's name. Raises
     ConfigError, with the most similar name: there is none.
     """
     roots = search_roots()
-    bare = Path(name).name if name.endswith(".py") else name.strip("/").rpartition("/")[2]
+    path = Path(name).absolute()
+    named_file = NamedFile.parse(name)
+    if named_file is not None:
+        for environment in environments_in_file(Path(named_file.path)):
+            if named_file.class_name in {"", environment.name}:
+                return environment
+    is_folder = "/" in name and path.is_dir()
+    if is_folder and (root := project_root(path)) is not None:
+        roots = (root, *roots)
     for environment in file_environments(Path.cwd()):
-        if bare in {environment.path.name, environment.path.stem}:
+        if name == environment.path.stem:
             return environment
+    bare = name.strip("/").rpartition("/")[2]
     for kind in (*_ENVIRONMENT_TREES, "benchmarks", "agents", "models"):
         for component in installed_components(kind, roots):
-            if component.name in {bare, name}:
+            if component.name in {bare, name} and (
+                not is_folder or component.folder.resolve() == path.resolve()
+            ):
                 return component
     for provider in _providers():
         if provider.name == name.partition(":")[0]:

@@ -83,6 +83,23 @@ def _has_tool(cls: type[Any], name: str) -> bool:
             f"{replaced.__name__}, and is no tool itself",
             hint=f"write @tool above it; to have no such tool, write {name} = None",
         )
+    if _hides_tool(member, name):
+        raise ConfigError(
+            f"{place_of(member)}{owners[0].__name__}.{name} is a tool in a function of another "
+            "decorator, which does not say so",
+            hint="write @tool above that decorator, or functools.wraps into it",
+        )
+    return False
+
+
+def _hides_tool(member: object, name: str) -> bool:
+    """Whether `member` is a function that a decorator made around the tool `name`."""
+    cells = getattr(member, "__closure__", None) or ()
+    for cell in cells:
+        with contextlib.suppress(ValueError):  # an empty cell
+            inside = cell.cell_contents
+            if getattr(inside, "__name__", "") == name and is_tool(inside):
+                return True
     return False
 
 
