@@ -135,35 +135,54 @@ def find_component_named(name: str) -> InstalledComponent | FileEnvironment | Na
     A provider of models is found by its name too, with or without a model's name. Raises
     ConfigError, with the most similar name: there is none.
     """
-    roots = search_roots()
-    path = Path(name).absolute()
-    named_file = NamedFile.parse(name)
-    if named_file is not None:
-        for environment in environments_in_file(Path(named_file.path)):
-            if named_file.class_name in {"", environment.name}:
-                return environment
-    is_folder = "/" in name and path.is_dir()
-    if is_folder and (root := project_root(path)) is not None:
-        roots = (root, *roots)
-    for environment in file_environments(Path.cwd()):
-        if name == environment.path.stem:
-            return environment
-    bare = name.strip("/").rpartition("/")[2]
-    for kind in (*_ENVIRONMENT_TREES, "benchmarks", "agents", "models"):
-        for component in installed_components(kind, roots):
-            if component.name in {bare, name} and (
-                not is_folder or component.folder.resolve() == path.resolve()
-            ):
-                return component
-    for provider in _providers():
-        if provider.name == name.partition(":")[0]:
-            return provider
+    component = _file_at(name) or _folder_at(name) or _with_name(name)
+    if component is not None:
+        return component
     names = [summary.name.removesuffix(_ANY_MODEL) for summary in list_components()]
     raise ConfigError(
         f"there is no run, environment, agent, model or benchmark {name!r}"
         + (did_you_mean(name, names) or did_you_mean_path(Path(name))),
         hint="palestra list and palestra runs show what there is",
     )
+
+
+def _file_at(name: str) -> FileEnvironment | None:
+    """Return the environment in the Python file that `name` is the path of."""
+    named_file = NamedFile.parse(name)
+    if named_file is None:
+        return None
+    environments = environments_in_file(Path(named_file.path))
+    return next(
+        (one for one in environments if named_file.class_name in {"", one.name}),
+        None,
+    )
+
+
+def _folder_at(name: str) -> InstalledComponent | None:
+    """Return the component in the folder that `name` is the path of."""
+    path = Path(name).resolve()
+    root = project_root(path) if "/" in name and path.is_dir() else None
+    components = () if root is None else _installed((root,))
+    return next((one for one in components if one.folder.resolve() == path), None)
+
+
+def _with_name(name: str) -> InstalledComponent | FileEnvironment | NamedProvider | None:
+    if "/" in name and Path(name).is_dir():
+        return None
+    for environment in file_environments(Path.cwd()):
+        if name == environment.path.stem:
+            return environment
+    names = {name, name.strip("/").rpartition("/")[2]}
+    for component in _installed(search_roots()):
+        if component.name in names:
+            return component
+    provider = name.partition(":")[0]
+    return next((one for one in _providers() if one.name == provider), None)
+
+
+def _installed(roots: Sequence[Path]) -> Iterator[InstalledComponent]:
+    for kind in (*_ENVIRONMENT_TREES, "benchmarks", "agents", "models"):
+        yield from installed_components(kind, roots)
 
 
 def summary_of(component: InstalledComponent | FileEnvironment | NamedProvider) -> ComponentSummary:
