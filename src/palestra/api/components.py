@@ -153,7 +153,11 @@ def _file_at(name: str) -> FileEnvironment | None:
         return None
     environments = environments_in_file(Path(named_file.path))
     return next(
-        (one for one in environments if named_file.class_name in {"", one.name}),
+        (
+            environment
+            for environment in environments
+            if named_file.class_name in {"", environment.name}
+        ),
         None,
     )
 
@@ -163,7 +167,7 @@ def _folder_at(name: str) -> InstalledComponent | None:
     path = Path(name).resolve()
     root = project_root(path) if "/" in name and path.is_dir() else None
     components = () if root is None else _installed((root,))
-    return next((one for one in components if one.folder.resolve() == path), None)
+    return next((component for component in components if component.folder.resolve() == path), None)
 
 
 def _with_name(name: str) -> InstalledComponent | FileEnvironment | NamedProvider | None:
@@ -176,8 +180,8 @@ def _with_name(name: str) -> InstalledComponent | FileEnvironment | NamedProvide
     for component in _installed(search_roots()):
         if component.name in names:
             return component
-    provider = name.partition(":")[0]
-    return next((one for one in _providers() if one.name == provider), None)
+    provider_name = name.partition(":")[0]
+    return next((provider for provider in _providers() if provider.name == provider_name), None)
 
 
 def _installed(roots: Sequence[Path]) -> Iterator[InstalledComponent]:
