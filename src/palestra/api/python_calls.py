@@ -37,7 +37,7 @@ from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.rollouts import Collected, PreparedRun, run
 from palestra.schema import JsonDict, JsonObject
-from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load
+from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
 from palestra.transport import ServerClient
 
@@ -300,8 +300,8 @@ def _prepared_collection(
     collection_settings: JsonDict, model: str | Model | None, overrides: list[str], report: Tell
 ) -> tuple[ResolvedConfig, CollectSettings]:
     extra = dict(collection_settings)
-    if model is not None:
-        name = model.name if isinstance(model, Model) else model
+    name = model.name if isinstance(model, Model) else model
+    if name is not None:
         context = ModelContext(
             overrides,
             collection_settings["config_paths"],
@@ -315,7 +315,7 @@ def _prepared_collection(
         report(f"warning: {warning}")
     settings = replace(
         args_from(CollectArgs, config.tree).settings(config),
-        verified_by=verified_by(overrides, config.secrets),
+        verified_by=verified_by(overrides, config, models=ModelArgs(model=name)),
     )
     return config, with_file_rows(settings, config, report)
 

@@ -40,6 +40,7 @@ from palestra.schema import (
     own_hint,
     with_compressed,
 )
+from palestra.system import shown
 
 _PAIR: Final = re.compile(r"(\d+)[-/.,](\d+)")
 """A rollout whose indices have no colon between them."""
@@ -229,7 +230,7 @@ def rollout_record(outputs: Sequence[Path], task: TaskIndex, rollout: int) -> Ro
     inputs = [path for p in paths if (path := with_compressed(p.materialized_inputs))]
     row = next(_rows_of(inputs, task, rollout), None)
     if row is None:
-        raise _no_such_rollout(inputs, task, rollout)
+        raise _no_such_rollout(paths, inputs, task, rollout)
     scored = [path for p in paths if (path := with_compressed(p.output))]
     result = next(_rows_of(scored, task, rollout), None)
     failures = [path for p in paths if (path := with_compressed(p.failures))]
@@ -272,6 +273,15 @@ def record_of(
     )
 
 
+def first_rollout(outputs: Sequence[Path]) -> str:
+    """Return the first rollout of a run, as `palestra show` takes it; empty without any."""
+    paths = [RunPaths(output) for output in outputs]
+    files = (with_compressed(path) for p in paths for path in (p.materialized_inputs, p.output))
+    rows = (row for path in files if path is not None for row in _all_rows(path))
+    row = next(rows, None)
+    return "" if row is None else f"{row[TASK_INDEX]}:{row[ROLLOUT_INDEX]}"
+
+
 def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
     """Return the failed rollouts of a run by class and kind of message (`failure_kind`). The class
     with the most rollouts is first, and of each class its most frequent message.
@@ -298,7 +308,9 @@ def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
     )
 
 
-def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> InputDataError:
+def _no_such_rollout(
+    paths: Sequence[RunPaths], inputs: Sequence[Path], task: TaskIndex, rollout: int
+) -> InputDataError:
     rollouts_of: dict[TaskIndex, int] = {}
     for path in inputs:
         for row in _all_rows(path):
@@ -307,7 +319,7 @@ def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> I
     if not rollouts_of:
         return InputDataError(
             "the run has no materialized inputs, so its rollouts are unknown",
-            hint="restore <stem>_materialized_inputs.jsonl beside the rollouts",
+            hint=f"restore {shown(paths[0].materialized_inputs)}",
         )
     if task in rollouts_of:
         return InputDataError(

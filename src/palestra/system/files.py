@@ -30,6 +30,11 @@ def shown(path: Path) -> str:
         return str(path)
 
 
+def absolute_text(path: Path) -> str:
+    """Return a path as it can be typed in every folder."""
+    return str(path.absolute())
+
+
 def unused(path: Path, files_of: Callable[[Path], Iterable[Path]]) -> Path:
     """Return `path`, else the first of `NAME_2`, `NAME_3`, … of which no file exists. `files_of`: the
     files that a path stands for.
