@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra import api
-from palestra.analysis import advice_about, amount, load_run, run_head, summarize
+from palestra.analysis import Entry, advice_about, amount, load_run, run_head, summarize
 from palestra.api import ComponentDetails, FailureGroup, RolloutRecord
 from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.listing import mean_text, started_text, state_text
@@ -288,6 +288,8 @@ def show_rollout(record: RolloutRecord, subject: str) -> None:
             "hint": attempt.hint,
         }
         print_fields({name: value for name, value in fields.items() if value})
+        if attempt.judge_question:
+            print_entries([Entry("asked the judge", "", attempt.judge_question)])
     if record.remedy:
         print_heading("what helps")
         say(f"  {record.remedy}")

@@ -14,6 +14,7 @@ from palestra.errors.causes import (
 )
 from palestra.errors.envelope import (
     add_hop,
+    add_question,
     add_row,
     class_of,
     excerpt,
@@ -108,6 +109,7 @@ __all__ = [
     "VerifierError",
     "WrongSetting",
     "add_hop",
+    "add_question",
     "add_row",
     "class_of",
     "excerpt",

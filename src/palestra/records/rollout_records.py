@@ -28,6 +28,7 @@ from palestra.rollouts import announcement_of, ask_collection, why_unscored
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
+    JUDGE_QUESTION,
     REWARD_COMPONENTS,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -69,6 +70,8 @@ class FailedAttempt:
     server's own words where they are not the message."""
     traceback: str = ""
     """Where the author's code raised: a line per frame, `file:line in function`, the innermost last."""
+    judge_question: str = ""
+    """What the judge was asked when it failed, shortened; empty when no judge failed."""
 
     def masked(self, mask: Callable[[str], str]) -> "FailedAttempt":
         """Return a copy with `mask` applied to all texts."""
@@ -78,6 +81,7 @@ class FailedAttempt:
             hint=mask(self.hint),
             hops=tuple(map(mask, self.hops)),
             traceback=mask(self.traceback),
+            judge_question=mask(self.judge_question),
         )
 
 
@@ -179,6 +183,7 @@ class RolloutRecord:
                     "hint": attempt.hint,
                     "hops": list(attempt.hops),
                     "traceback": attempt.traceback,
+                    "judge_question": attempt.judge_question,
                 }
                 for attempt in self.attempts
             ],
@@ -368,6 +373,7 @@ def attempt_of(
         hint=advice(own_hint(str(row.get("hint") or ""))),
         hops=tuple(_hops(hops if isinstance(hops, list) else (), str(row.get("message") or ""))),
         traceback=str(row.get("traceback") or ""),
+        judge_question=str(row.get(JUDGE_QUESTION) or ""),
     )
 
 

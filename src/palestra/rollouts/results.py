@@ -39,6 +39,7 @@ from palestra.schema import (
     FAILURE_LAYER,
     FAILURE_TERMINAL,
     FORCE,
+    JUDGE_QUESTION,
     MAX_ROW_BYTES,
     NO_PERSIST,
     RETRIABLE,
@@ -336,6 +337,8 @@ def described(error: CallError) -> JsonDict:
         ]
     if evidence.traceback:
         fields["traceback"] = evidence.traceback
+    if evidence.judge_question:
+        fields[JUDGE_QUESTION] = evidence.judge_question
     clean: JsonDict = readable(fields)
     return clean
 

@@ -58,6 +58,7 @@ from palestra.schema.judging import (
     JudgeExchange,
     JudgeReplay,
     plain_input,
+    question_text,
 )
 from palestra.schema.openapi import (
     JSON_TYPE,
@@ -152,6 +153,7 @@ from palestra.schema.rows import (
     FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    JUDGE_QUESTION,
     MAX_ROW_BYTES,
     MODEL_CALL_CAPTURE,
     NO_PERSIST,
@@ -225,6 +227,7 @@ __all__ = [
     "INPUTS_ENDING",
     "JSON_TYPE",
     "JUDGE_EVALUATIONS",
+    "JUDGE_QUESTION",
     "JUDGE_REPLAY",
     "MAX_ROW_BYTES",
     "MODEL_CALL_CAPTURE",
@@ -354,6 +357,7 @@ __all__ = [
     "part_of_block",
     "plain_input",
     "put_tokens",
+    "question_text",
     "read_jsonl",
     "reasoning_tokens",
     "recorded_command",

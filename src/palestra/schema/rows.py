@@ -32,6 +32,9 @@ FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 FAILURE_JUDGE_ERROR = "_ng_failure_judge_error"
+JUDGE_QUESTION = "judge_question"
+"""The field of a failures-file row with what the judge was asked; the end of a long question is left
+out."""
 EMPTY_ANSWER = "_ng_empty_answer"
 """The field of a scored row that marks an empty answer: the model returned neither text nor a tool
 call."""
