@@ -14,7 +14,7 @@ from palestra.api.arguments import (
     Above,
     AtLeast,
     check_fields,
-    checks_arguments,
+    checks_names,
     python_function,
 )
 from palestra.api.collection import collect_with, verified_by
@@ -63,7 +63,7 @@ class Model:
         check_fields(self)
 
 
-@checks_arguments
+@checks_names
 def evaluate(
     environment: Any,
     *,
@@ -191,7 +191,7 @@ async def aevaluate(
         )
 
 
-@checks_arguments
+@checks_names
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
