@@ -3,8 +3,9 @@ that broke ended it.
 """
 
 import asyncio
+import contextlib
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -147,18 +148,7 @@ async def collect_with(
     _check_is_agent(choice.config, settings.agent_name)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
-    planning = partial(
-        plan,
-        settings,
-        agents={agent.name for agent in agents},
-        semantics=run_semantics(choice.config, settings),
-        version=palestra.__version__,
-    )
-    try:
-        planned = await to_its_end(planning, undo=discard)
-    except StaleRun as stale:
-        stale.hint = completion_for(settings.output_jsonl_fpath)(stale.hint)
-        raise
+    planned = await _planned(choice.config, settings)
     has_begun = False
     try:
         async with choice.open() as fleet:
@@ -178,24 +168,44 @@ async def collect_with(
             has_begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared, observer.tell)
-            try:
+            with _saying_how_to_continue(settings):
                 collected = await unless(
                     fleet.watch(),
                     run(prepared, settings, fleet.client, most_in_flight(targets, open_files)),
                     doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
                 )
-            except ServerDied as died:
-                if died.failure is not None or settings.output_jsonl_fpath.exists():
-                    _add_hint(died, how_to_continue(settings))
-                raise
-            except Hopeless as hopeless:
-                if settings.output_jsonl_fpath.exists():
-                    _add_hint(hopeless, how_to_continue(settings))
-                raise
     finally:
         if not has_begun:
             discard(planned)
     return collected, prepared
+
+
+async def _planned(config: ResolvedConfig, settings: CollectSettings) -> PreparedRun:
+    """Return the planned run. Raises InputDataError: rows are bad, or existing outputs would be lost."""
+    planning = partial(
+        plan,
+        settings,
+        agents={agent.name for agent in config.instances_of(ServerType.AGENT)},
+        semantics=run_semantics(config, settings),
+        version=palestra.__version__,
+    )
+    try:
+        return await to_its_end(planning, undo=discard)
+    except StaleRun as stale:
+        stale.hint = completion_for(settings.output_jsonl_fpath)(stale.hint)
+        raise
+
+
+@contextlib.contextmanager
+def _saying_how_to_continue(settings: CollectSettings) -> Iterator[None]:
+    """Add how the run goes on to the error that ends it, where something of the run is there."""
+    try:
+        yield
+    except (ServerDied, Hopeless) as error:
+        names_rollout = isinstance(error, ServerDied) and error.failure is not None
+        if names_rollout or settings.output_jsonl_fpath.exists():
+            _add_hint(error, how_to_continue(settings))
+        raise
 
 
 async def _with_session_mode(

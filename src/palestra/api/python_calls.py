@@ -151,11 +151,6 @@ async def aevaluate(
             repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
         ),
     }
-    overrides = _key_override(model)
-    file = NamedFile.parse(target)
-    if file is not None:
-        forget_imported(file.path)
-        arguments["own_settings"] = {k: _text(k, v) for k, v in (settings or {}).items()}
     call = _call(
         "evaluate",
         environment,
@@ -168,27 +163,42 @@ async def aevaluate(
     )
     with contextlib.ExitStack() as stack:
         arguments["input"] = stack.enter_context(_as_file(data))
-
-        def prepare() -> Evaluation:
-            args = args_from(EvalArgs, arguments)
-            with cell_explained(target):
-                return stack.enter_context(
-                    prepare_evaluation(
-                        args,
-                        overrides,
-                        line.tell,
-                        option_prefix="",
-                        model_settings=model.settings if isinstance(model, Model) else {},
-                        own_settings={} if file is not None else settings or {},
-                    )
-                )
-
-        evaluation = await to_its_end(prepare)
+        preparation = _prepared_evaluation(target, arguments, model, settings or {}, line.tell)
+        evaluation = await to_its_end(lambda: stack.enter_context(preparation))
         collection = replace(evaluation.settings, command=Redactor(evaluation.config.secrets)(call))
         choice = OwnFleet(evaluation.config, CommandObserver(tell=line.tell))
         return await _collected(
             choice, collection, line, resumable=evaluation.config, group_by=evaluation.group_by
         )
+
+
+@contextlib.contextmanager
+def _prepared_evaluation(
+    target: str,
+    arguments: JsonDict,
+    model: str | Model | None,
+    settings: Mapping[str, Any],
+    report: Tell,
+) -> Iterator[Evaluation]:
+    """Yield the evaluation of `target`. `arguments`: those of `palestra eval`. `settings`: of the
+    environment.
+    """
+    file = NamedFile.parse(target)
+    if file is not None:
+        forget_imported(file.path)
+        arguments = {**arguments, "own_settings": {k: _text(k, v) for k, v in settings.items()}}
+    preparation = prepare_evaluation(
+        args_from(EvalArgs, arguments),
+        _key_override(model),
+        report,
+        option_prefix="",
+        model_settings=model.settings if isinstance(model, Model) else {},
+        own_settings={} if file is not None else settings,
+    )
+    with contextlib.ExitStack() as stack:
+        with cell_explained(target):
+            evaluation = stack.enter_context(preparation)
+        yield evaluation
 
 
 @checks_names
