@@ -37,13 +37,12 @@ def test_configs_of_a_fleet_in_another_folder_are_named_as_seen_from_here(
     settings = CollectSettings(
         inputs=(InputFile(Path("in.jsonl")),),
         output_jsonl_fpath=Path("out.jsonl"),
-        verified_by="--config FILE",
     )
 
     fleet = fleet_in(there, {"config_paths": ["own.yaml", SHIPPED]})
 
     assert (
-        with_config_of(fleet, settings).verified_by
+        with_config_of(fleet, settings).verified_by.text
         == f"--config {there / 'own.yaml'} --config {SHIPPED}"
     )
 

@@ -717,3 +717,30 @@ def test_a_collection_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None
         palestra.collect("none.yaml", agent="a", data=[{"a": 1}], progress=False)
 
     assert list(tmp_path.iterdir()) == []
+
+
+class CountedRows(list[dict[str, Any]]):
+    """Rows that count how often they are gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda data: palestra.evaluate("shelf.py", data=data, limit=0),
+        lambda data: palestra.collect("a.yaml", agent="a", data=data, limit=0),
+    ],
+    ids=["evaluate", "collect"],
+)
+def test_the_rows_of_a_dataset_are_checked_once(call: Callable[[Any], Run]) -> None:
+    data = CountedRows([{"question": "2+2?"}])
+
+    with pytest.raises(ConfigError, match="limit=0 asks for no task"):
+        call(data)
+
+    assert data.reads == 1

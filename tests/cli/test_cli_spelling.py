@@ -78,7 +78,7 @@ def test_a_hint_quotes_commands_of_the_program_that_was_called(
         ("--resume with a higher --max-attempts", "resume=True with a higher --max-attempts"),
         ("start again with --overwrite", "choose another output"),
         (
-            "start again: `--on-stale restart` (or `--overwrite`) moves that run to <name>.bak",
+            "start again: `--on-stale restart` (or `--overwrite`) moves the files of that run to names with .bak",
             "choose another output",
         ),
         ("add --repeats 2 (or `+num_repeats=2`) to go on", "add repeats=2 to go on"),

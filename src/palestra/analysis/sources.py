@@ -59,7 +59,7 @@ def _inputs_beside(rollouts: Path) -> Path:
             )
         raise InputDataError(
             f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
-            hint="pass their path: --inputs FILE",
+            hint="restore that file, or pass its path with --inputs",
         )
     return inputs
 

@@ -4,7 +4,12 @@ The functions neither print nor end the process. They raise the errors of `pales
 progress reports, pass a `CommandObserver`.
 """
 
-from palestra.api.collection import collect_with, how_to_continue, verified_by
+from palestra.api.collection import (
+    collect_with,
+    how_to_continue,
+    verified_by,
+    with_config_of,
+)
 from palestra.api.component_details import (
     ComponentDetails,
     ExampleRow,
@@ -88,6 +93,7 @@ from palestra.records import (
     RunState,
     attempt_of,
     failure_groups,
+    first_rollout,
     rollout_key,
     rollout_record,
     run_entry,
@@ -149,6 +155,7 @@ __all__ = [
     "find_component_named",
     "find_subject",
     "find_target",
+    "first_rollout",
     "how_to_continue",
     "judge_config",
     "lines_of",
@@ -180,5 +187,6 @@ __all__ = [
     "unless",
     "verified_by",
     "wait_for",
+    "with_config_of",
     "with_file_rows",
 ]

@@ -74,18 +74,11 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     for a value that its type hints do not allow. Numbers of NumPy become Python's.
     """
     names = list(inspect.signature(function).parameters)
-    keywords = [name for name in names if name != "self"]
     hints = functools.cache(lambda: type_hints(function, include_extras=True))
 
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        for name in kwargs:
-            if name not in keywords:
-                raise UnknownArgument(
-                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, keywords)}",
-                    argument=name,
-                    hint=f"its arguments: {', '.join(keywords)}",
-                )
+        _refuse_unknown(function.__name__, names, kwargs)
         values = [_checked(name, value, hints()) for name, value in zip(names, args, strict=False)]
         values += args[len(names) :]  # Python itself refuses them
         return values, {name: _checked(name, value, hints()) for name, value in kwargs.items()}
@@ -106,6 +99,35 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     # so that inspect knows it for what it is
     return cast(Any, awaited) if inspect.iscoroutinefunction(function) else checked
+
+
+def checks_names(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, which raises UnknownArgument instead of Python's TypeError for a name that
+    it lacks. For one that passes its arguments on to a function that checks their values: to check
+    all rows of a dataset takes time.
+    """
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        _refuse_unknown(function.__name__, names, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterable[str]) -> None:
+    """Raise UnknownArgument: a function with parameters of these names lacks one of `arguments`."""
+    __tracebackhide__ = True
+    keywords = [name for name in names if name != "self"]
+    for name in arguments:
+        if name not in keywords:
+            raise UnknownArgument(
+                f"{function_name} has no argument {name!r}{did_you_mean(name, keywords)}",
+                argument=name,
+                hint=f"its arguments: {', '.join(keywords)}",
+            )
 
 
 def python_function(function: Callable[P, T]) -> Callable[P, T]:

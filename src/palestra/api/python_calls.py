@@ -14,7 +14,7 @@ from palestra.api.arguments import (
     Above,
     AtLeast,
     check_fields,
-    checks_arguments,
+    checks_names,
     python_function,
 )
 from palestra.api.collection import collect_with, verified_by
@@ -37,7 +37,7 @@ from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.fleet import forget_imported
 from palestra.rollouts import Collected, PreparedRun, run
 from palestra.schema import JsonDict, JsonObject
-from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load
+from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
 from palestra.transport import ServerClient
 
@@ -63,7 +63,7 @@ class Model:
         check_fields(self)
 
 
-@checks_arguments
+@checks_names
 def evaluate(
     environment: Any,
     *,
@@ -151,11 +151,6 @@ async def aevaluate(
             repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
         ),
     }
-    overrides = _key_override(model)
-    file = NamedFile.parse(target)
-    if file is not None:
-        forget_imported(file.path)
-        arguments["own_settings"] = {k: _text(k, v) for k, v in (settings or {}).items()}
     call = _call(
         "evaluate",
         environment,
@@ -168,22 +163,8 @@ async def aevaluate(
     )
     with contextlib.ExitStack() as stack:
         arguments["input"] = stack.enter_context(_as_file(data))
-
-        def prepare() -> Evaluation:
-            args = args_from(EvalArgs, arguments)
-            with cell_explained(target):
-                return stack.enter_context(
-                    prepare_evaluation(
-                        args,
-                        overrides,
-                        line.tell,
-                        option_prefix="",
-                        model_settings=model.settings if isinstance(model, Model) else {},
-                        own_settings={} if file is not None else settings or {},
-                    )
-                )
-
-        evaluation = await to_its_end(prepare)
+        preparation = _prepared_evaluation(target, arguments, model, settings or {}, line.tell)
+        evaluation = await to_its_end(lambda: stack.enter_context(preparation))
         collection = replace(evaluation.settings, command=Redactor(evaluation.config.secrets)(call))
         choice = OwnFleet(evaluation.config, CommandObserver(tell=line.tell))
         return await _collected(
@@ -191,7 +172,36 @@ async def aevaluate(
         )
 
 
-@checks_arguments
+@contextlib.contextmanager
+def _prepared_evaluation(
+    target: str,
+    arguments: JsonDict,
+    model: str | Model | None,
+    settings: Mapping[str, Any],
+    report: Tell,
+) -> Iterator[Evaluation]:
+    """Yield the evaluation of `target`. `arguments`: those of `palestra eval`. `settings`: of the
+    environment.
+    """
+    file = NamedFile.parse(target)
+    if file is not None:
+        forget_imported(file.path)
+        arguments = {**arguments, "own_settings": {k: _text(k, v) for k, v in settings.items()}}
+    preparation = prepare_evaluation(
+        args_from(EvalArgs, arguments),
+        _key_override(model),
+        report,
+        option_prefix="",
+        model_settings=model.settings if isinstance(model, Model) else {},
+        own_settings={} if file is not None else settings,
+    )
+    with contextlib.ExitStack() as stack:
+        with cell_explained(target):
+            evaluation = stack.enter_context(preparation)
+        yield evaluation
+
+
+@checks_names
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -300,8 +310,8 @@ def _prepared_collection(
     collection_settings: JsonDict, model: str | Model | None, overrides: list[str], report: Tell
 ) -> tuple[ResolvedConfig, CollectSettings]:
     extra = dict(collection_settings)
-    if model is not None:
-        name = model.name if isinstance(model, Model) else model
+    name = model.name if isinstance(model, Model) else model
+    if name is not None:
         context = ModelContext(
             overrides,
             collection_settings["config_paths"],
@@ -315,7 +325,7 @@ def _prepared_collection(
         report(f"warning: {warning}")
     settings = replace(
         args_from(CollectArgs, config.tree).settings(config),
-        verified_by=verified_by(overrides, config.secrets),
+        verified_by=verified_by(overrides, config, models=ModelArgs(model=name)),
     )
     return config, with_file_rows(settings, config, report)
 

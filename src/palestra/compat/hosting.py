@@ -46,6 +46,7 @@ from palestra.errors import (
     JudgeFailure,
     Outcome,
     PromptTooLong,
+    add_question,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
 from palestra.schema import (
@@ -224,9 +225,12 @@ class Hosted(Server):
         if isinstance(inner, JudgeError):
             cause = only_inner(inner.__cause__)
             failure = cause.failure if isinstance(cause, ServerRefused) else cause
-            if isinstance(failure, CallError):
-                return JudgeFailure.of(failure)
-            return JudgeFailure(f"{self.name}{path}: {inner}")
+            judge_failure = (
+                JudgeFailure.of(failure)
+                if isinstance(failure, CallError)
+                else JudgeFailure(f"{self.name}{path}: {inner}")
+            )
+            return add_question(judge_failure, inner.judge_question)
         return super().translate(path, error)
 
 

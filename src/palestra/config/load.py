@@ -71,17 +71,7 @@ def load_config(
     paths = (*config_paths, *_paths_of(parsed, strict_add=rules.strict_add))
     merged = _merge_sources(environment, extra_settings, paths, search_paths)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
-    overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
-    slips = override_slips(
-        effective,
-        before=merged.tree,
-        after=overridden,
-        search_paths=search_paths,
-        rules=rules,
-    )
-    raise_problems(
-        (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
-    )
+    overridden = _with_overrides(merged, effective, search_paths, rules)
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
@@ -113,6 +103,29 @@ def load_config(
             *_ignored(parsed),
         ),
     )
+
+
+def _with_overrides(
+    merged: "_Merged",
+    effective: Sequence[Override],
+    search_paths: SearchPaths,
+    rules: OverrideRules,
+) -> dict[Any, Any]:
+    """Return the tree with the overrides. Raises ConfigError: an override, or a setting of a file, has
+    a slip.
+    """
+    overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
+    slips = override_slips(
+        effective,
+        before=merged.tree,
+        after=overridden,
+        search_paths=search_paths,
+        rules=rules,
+    )
+    raise_problems(
+        (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
+    )
+    return overridden
 
 
 def _files_of(instance: InstanceConfig, sources: Iterable[Source]) -> dict[str, Path]:

@@ -14,6 +14,7 @@ from palestra.errors.causes import (
 )
 from palestra.errors.envelope import (
     add_hop,
+    add_question,
     add_row,
     class_of,
     excerpt,
@@ -109,6 +110,7 @@ __all__ = [
     "VerifierError",
     "WrongSetting",
     "add_hop",
+    "add_question",
     "add_row",
     "class_of",
     "excerpt",

@@ -57,7 +57,7 @@ _SWITCHES: Final = frozenset(
 """The arguments that are True or False."""
 _STARTS_AGAIN: Final = re.compile(
     r"start again(?: with --overwrite"
-    r"|: `--on-stale restart` \(or `--overwrite`\) moves that run to <name>\.bak)"
+    r"|: `--on-stale restart` \(or `--overwrite`\) moves the files of that run to names with \.bak)"
 )
 """Advice to replace a run, which `evaluate` and `collect` do not do."""
 _FUNCTIONS: Final = {

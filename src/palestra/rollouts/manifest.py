@@ -18,7 +18,7 @@ import orjson
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.lineage import SelectedFrom
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import REVERIFY_COMMAND, JsonDict, JsonObject, ReverifyCommand
 
 OPERATIONAL = frozenset(
     {
@@ -122,6 +122,8 @@ class Manifest:
     """How many input rows were read at most; None: all of them, or unknown."""
     knows_limit: bool = field(default=True, compare=False)
     """Whether `limit` is known: manifests of the first versions do not have it."""
+    reverify: ReverifyCommand | None = field(default=None, compare=False)
+    """The command that verifies the run's responses again; None when it is not recorded."""
 
     @property
     def digest(self) -> str:
@@ -157,6 +159,7 @@ class Manifest:
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "selected_from": [asdict(run) for run in self.selected_from],
+            REVERIFY_COMMAND: self.reverify and self.reverify.as_json(),
         }
         limit = {"limit": self.limit} if self.knows_limit else {}
         return {**{name: value for name, value in values.items() if value}, **limit}
@@ -197,6 +200,7 @@ def read_manifest(path: Path) -> Manifest:
             selected_from=tuple(map(SelectedFrom.of, fields.get("selected_from") or ())),
             limit=None if fields.get("limit") is None else int(fields["limit"]),
             knows_limit="limit" in fields,
+            reverify=ReverifyCommand.of(fields.get(REVERIFY_COMMAND)),
         )
     except OSError as error:
         raise InputDataError(

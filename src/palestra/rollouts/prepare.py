@@ -34,6 +34,7 @@ from palestra.rollouts.stale import changes, stale_run
 from palestra.schema import (
     JsonDict,
     JsonObject,
+    ReverifyCommand,
     RolloutKey,
     RunPaths,
     key_of,
@@ -111,6 +112,10 @@ class PreparedRun:
     def inputs(self) -> Path:
         """The path of the materialized rows, which is temporary until the run has begun."""
         return self.new_inputs or self.paths.materialized_inputs
+
+    def recording(self, reverify: ReverifyCommand) -> "PreparedRun":
+        """Return the run with this command in its manifest."""
+        return replace(self, manifest=replace(self.manifest, reverify=reverify))
 
     def rows(self) -> Iterator[JsonDict]:
         """Yield the materialized rows still to run, streamed from disk."""

@@ -34,7 +34,7 @@ def stale_run(
     return StaleRun(
         f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
         hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or `--overwrite`) "
-        "moves that run to <name>.bak" + _kept_answers(paths, settings),
+        "moves the files of that run to names with .bak" + _kept_answers(paths, settings),
         cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
     )
 
@@ -119,7 +119,7 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
     hint = ""
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if scored or has_answers(paths.failures):
-        reverify = reverify_command(settings)
+        reverify = reverify_command(settings).text
         hint = f"; what the model has answered already, {reverify} verifies as things are now"
     if paths.failures.exists() and paths.failures.stat().st_size > 0:
         hint += (

@@ -51,6 +51,7 @@ from palestra.settings.collection import (
     GivenRows,
     InputFile,
     Share,
+    VerifierOptions,
 )
 from palestra.settings.data import (
     BenchmarkArgs,
@@ -175,6 +176,7 @@ __all__ = [
     "Time",
     "ToolsArgs",
     "VLLMServer",
+    "VerifierOptions",
     "VerifyEnvArgs",
     "ViewArgs",
     "ViewerArgs",

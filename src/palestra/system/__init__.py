@@ -25,6 +25,7 @@ from palestra.system.exiting import exit_quickly
 from palestra.system.file_states import FileState
 from palestra.system.files import (
     TEMPORARY,
+    absolute_text,
     create_whole,
     file_and_line,
     matching_files,
@@ -87,6 +88,7 @@ __all__ = [
     "Process",
     "Pulse",
     "StopAllowance",
+    "absolute_text",
     "allow_longer_stop",
     "ask_for_stacks",
     "background",
