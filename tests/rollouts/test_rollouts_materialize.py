@@ -70,6 +70,59 @@ def test_materialized_inputs_can_be_materialized_again(tmp_path: Path) -> None:
     assert made(tmp_path, *once) == once
 
 
+def test_rows_of_two_tasks_with_one_index_are_refused_with_both_lines(tmp_path: Path) -> None:
+    first, second = task(7, _ng_task_index=0), task(8, _ng_task_index=1)
+
+    message = refused(tmp_path, first, second, {**second, "_ng_task_index": 0}, second)
+
+    assert "line 3: /_ng_task_index is 0, as on line 1, which is another task" in message
+    assert "line 4" not in message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        task(7, answer="A"),
+        task(7, agent_ref={"name": "other_agent"}),
+        task(7) | {"responses_create_params": {"input": "question 7", "temperature": 1}},
+        task(7) | {"responses_create_params": {"input": "question 7", "metadata": {"a": "b"}}},
+    ],
+    ids=["another answer", "another agent", "other parameters", "other metadata"],
+)
+def test_one_difference_makes_another_task(tmp_path: Path, other: dict[str, Any]) -> None:
+    rows = [task(7, agent_ref={"name": AGENT}, _ng_task_index=0), other | {"_ng_task_index": 0}]
+
+    assert "which is another task" in refused(tmp_path, *rows, agent_name=AGENT)
+
+
+def test_the_first_row_of_an_index_is_named_with_its_file(tmp_path: Path) -> None:
+    inputs = [
+        InputFile(write_rows(tmp_path / f"{number}.jsonl", [task(number, _ng_task_index=0)]))
+        for number in (1, 2)
+    ]
+
+    with pytest.raises(InputDataError) as caught:
+        materialized(tmp_path, inputs=inputs)
+
+    assert f"as on {tmp_path / '1.jsonl'} line 1" in caught.value.message
+
+
+def test_what_a_rollout_has_of_its_own_makes_no_other_task(tmp_path: Path) -> None:
+    once = made(tmp_path, task(7), num_repeats=3, num_repeats_add_seed=True)
+    named = [row | {"_ng_rollout_id": str(number)} for number, row in enumerate(once)]
+
+    assert made(tmp_path, *named) == named
+
+
+def test_results_of_one_task_are_rows_of_one_task(tmp_path: Path) -> None:
+    results = [
+        task(7, _ng_task_index=4, response={"id": str(number)}, reward=0.5, extracted=number)
+        for number in range(2)
+    ]
+
+    assert keys(made(tmp_path, *results)) == [(4, 0), (4, 1)]
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (2, 2), (9, 3), (None, 3)])
 def test_a_limit_takes_the_first_rows(tmp_path: Path, limit: int | None, expected: int) -> None:
     rows = made(tmp_path, task(1), task(2), task(3), limit=limit)

@@ -26,6 +26,7 @@ from palestra.datasets import (
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.observability import rollout_id_of
+from palestra.rollouts.task_identity import INDEX_OF_ANOTHER_TASK, row_digest, task_digest
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -78,10 +79,12 @@ class Expansion:
         }
         self._problems = RowProblems()
         self._task_of: dict[bytes, int] = {}
+        self._digest_of: dict[int, bytes] = {}
         self._repeats_of: dict[int, int] = {}
         self._next_task = 0
         self._with_index: Place | None = None
         self._without_index: Place | None = None
+        self._has_shared_index = False
         self.digest = hashlib.sha256()
         self.rows_of_agents: Counter[str] = Counter()
         """The number of input rows of each agent."""
@@ -104,7 +107,7 @@ class Expansion:
             self._lines += 1
             row_place = Place(source.path, line.number)
             row = self._checked(line, row_place, source)
-            if row is not None:
+            if row is not None and self._is_one_task(row, row_place):
                 yield from self._repeat(row, row_place, source.repeats, mine)
 
     def finish(self) -> None:
@@ -116,7 +119,7 @@ class Expansion:
                 *self._without_index,
                 f"no {TASK_INDEX}, but {indexed_place} has one: all rows or none",
             )
-        self._problems.raise_if_any()
+        self._problems.raise_if_any(hint=INDEX_OF_ANOTHER_TASK if self._has_shared_index else "")
         if self._lines == 0 and self._settings.limit != 0:
             file_names = ", ".join(str(source.path) for source in self._settings.inputs)
             raise InputDataError(
@@ -218,6 +221,24 @@ class Expansion:
         else:
             self._with_index = self._with_index or row_place
 
+    def _is_one_task(self, row: JsonObject, row_place: Place) -> bool:
+        """Whether the earlier rows with the row's index, if any, are of the same task; else record
+        the problem.
+        """
+        index = row.get(TASK_INDEX)
+        if index is None:
+            return True
+        digest = task_digest(row)
+        if self._digest_of.setdefault(index, digest) == digest:
+            return True
+        first = self.places[index]
+        first_place = f"line {first.line}" if first.path == row_place.path else str(first)
+        self._has_shared_index = True
+        self._problems.add(
+            *row_place, f"/{TASK_INDEX} is {index}, as on {first_place}, which is another task"
+        )
+        return False
+
     def _repeat(
         self, row: JsonDict, row_place: Place, repeats: int, mine: frozenset[int] | None
     ) -> Iterator[JsonDict]:
@@ -241,7 +262,7 @@ class Expansion:
         if index is not None:
             return index
         # Identical rows are one task, so that k in pass@k counts all of its attempts.
-        key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
+        key = row_digest(row)
         if key not in self._task_of:
             self._task_of[key] = self._next_task
             self._next_task += 1
