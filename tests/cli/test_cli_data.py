@@ -123,3 +123,15 @@ def test_prompts_are_rendered_for_the_rows_of_a_glob(world: World) -> None:
     assert done.code == 0, done.err
     inputs = [row["responses_create_params"]["input"] for row in world.rows("rows.jsonl")]
     assert [messages[0]["content"] for messages in inputs] == ["one?", "two?"]
+
+
+def test_a_prompt_without_a_field_of_the_rows_is_a_warning(world: World) -> None:
+    world.write("prompt.yaml", "user: Begin.\n")
+    world.write("a.jsonl", '{"question": "one"}\n')
+
+    done = world.run(
+        "palestra", "render-prompts", "-i", "a.jsonl", "--prompt", "prompt.yaml", "-o", "b"
+    )
+
+    assert (done.code, len(world.rows("b"))) == (0, 1)
+    assert "prompt.yaml names no field of the rows" in done.err

@@ -176,6 +176,36 @@ def test_a_prompt_is_filled_from_row_fields(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["{{question}}", "Q: {{ question }}", "{{question | trim}}?"])
+def test_a_field_in_the_braces_of_jinja_is_refused(tmp_path: Path, text: str) -> None:
+    prompt = template(tmp_path, f"user: '{text}'")
+
+    message = refused(tmp_path, {"question": "2 + 2?"}, prompt_config=prompt)
+
+    assert "line 1: prompt_config has no field: {{question}} is the literal text" in message
+    assert message.endswith("write {question}")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ('{question} Reply as {{"question": 1}} or {{question}}', '2? Reply as {"question": 1} or {question}'),
+        (r"Write \boxed{{question}}", r"Write \boxed{question}"),
+        ("Reply with {{answer}}", "Reply with {answer}"),
+        ("{{{question}}}", "{2?}"),
+        ("Begin.", "Begin."),
+    ],
+)  # fmt: skip
+def test_literal_braces_and_a_prompt_without_fields_are_kept(
+    tmp_path: Path, text: str, asked: str
+) -> None:
+    prompt = template(tmp_path, f"user: '{text}'")
+
+    (row,) = made(tmp_path, {"question": "2?"}, prompt_config=prompt)
+
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": asked}]
+
+
 def test_a_prompt_keeps_the_other_parameters_of_a_row(tmp_path: Path) -> None:
     row = {"responses_create_params": {"temperature": 0.5}, "question": "q"}
     rows = made(tmp_path, row, prompt_config=template(tmp_path, "user: '{question}'"))

@@ -147,9 +147,12 @@ class Expansion:
             return None
         row = dict(line.row)
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
+        prompt_problems = list(self._prompt(row, source))
+        # Without its prompt a row has no parameters, which is no second problem.
+        has_params = not prompt_problems or CREATE_PARAMS in row
         problems = [
-            *self._prompt(row, source),
-            *self._params(row),
+            *prompt_problems,
+            *(self._params(row) if has_params else ()),
             *self._agent(row, source.agent),
             *self._index(row, row_place),
             *_rollout_id(row),
