@@ -42,6 +42,13 @@ def test_datasets_are_prepared_and_what_is_found_is_told(world: World) -> None:
     assert {"a_metrics.json", "a_prepare.jsonl", "out/train_metrics.json"} <= {*world.files()}
 
 
+def test_a_preparation_without_any_config_says_so_and_nothing_else(world: World) -> None:
+    done = world.run("ng_prepare_data", "+mode=example_validation", "+output_dirpath=out")
+
+    assert "there are no datasets for example_validation: no config file is given" in done.refused()
+    assert "none" not in done.out
+
+
 def test_missing_files_are_all_named_with_the_option_that_fetches_them(world: World) -> None:
     world.write("a.jsonl", LINE)
     hub = "{repo_id: org/b}"

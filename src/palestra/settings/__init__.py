@@ -42,6 +42,7 @@ from palestra.settings.collecting import (
     RunArgs,
     concurrency,
     datasets_of,
+    refuse_no_config,
 )
 from palestra.settings.collection import (
     AUTO,
@@ -182,6 +183,7 @@ __all__ = [
     "not_a_parameter",
     "parse_numbers",
     "range_text",
+    "refuse_no_config",
     "sentence_of",
     "settings_by_flag",
 ]

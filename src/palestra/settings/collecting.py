@@ -295,6 +295,7 @@ class CollectArgs(RunArgs):
             return tuple(map(InputFile, files))
         dataset_files = datasets_of(config, self.split or "")
         if not dataset_files:
+            refuse_no_config(config, f"of type {self.split}")
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="list datasets under an agent: {name, type, jsonl_fpath}; or pass a file "
@@ -302,6 +303,20 @@ class CollectArgs(RunArgs):
                 cause=KnownCause.NO_DATASET,
             )
         return dataset_files
+
+
+def refuse_no_config(config: ResolvedConfig, datasets: str) -> None:
+    """Raise ConfigError when `config` has no server, because the command names no config file.
+
+    `datasets`: which datasets the command needs, for the message.
+    """
+    if config.instances:
+        return
+    raise ConfigError(
+        f"there are no datasets {datasets}: no config file is given, and datasets are listed there",
+        hint="name the config files, those of a running fleet too: --config FILE",
+        cause=KnownCause.NO_DATASET,
+    )
 
 
 def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:
