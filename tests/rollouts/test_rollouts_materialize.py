@@ -350,6 +350,8 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"input": 5}, "/input: Input should be a valid list"),
         ({}, "/input: Field required"),
         ({"input": "q", "temperatur": 1}, "/temperatur is no parameter of a request; did you mean"),
+        ({"messages": []}, "/input: Field required; 'messages' is its name in Chat Completions"),
+        ({"input": "q", "metadata": {"a": 1}}, "/metadata/a: Input should be a valid string"),
     ],
 )
 def test_the_pointer_leads_to_the_bad_part_of_a_row(
@@ -359,6 +361,13 @@ def test_the_pointer_leads_to_the_bad_part_of_a_row(
 
     assert f"line 1: /responses_create_params{says}" in message
     assert "union" not in message
+
+
+def test_metadata_takes_texts_and_objects_for_our_model_servers(tmp_path: Path) -> None:
+    metadata = {"note": "x", "nothing": None, "extra_body": {"top_k": 5}}
+    rows = made(tmp_path, {"responses_create_params": {"input": "q", "metadata": metadata}})
+
+    assert rows[0]["responses_create_params"]["metadata"] == metadata
 
 
 def test_parameters_that_are_no_object_are_a_bad_row_with_a_prompt_too(tmp_path: Path) -> None:

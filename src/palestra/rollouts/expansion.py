@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from pydantic import ValidationError
 
 from palestra.config import did_you_mean
 from palestra.datasets import (
@@ -21,7 +20,7 @@ from palestra.datasets import (
     fill_row,
     load_prompt,
     missing_file,
-    misspelt_in,
+    parameter_problems,
     skills_in,
 )
 from palestra.errors import ConfigError, InputDataError
@@ -36,11 +35,9 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     Line,
-    ResponseCreateParams,
     VerifyResponse,
     jsonl_lines,
     read_jsonl,
-    rejected_fields,
 )
 from palestra.settings import (
     OTHER_AGENTS,
@@ -179,16 +176,11 @@ class Expansion:
             yield f"/{CREATE_PARAMS} is not an object"
             return
         merged = {**params, **self._settings.responses_create_params}
-        yield from misspelt_in(merged)
-        try:
-            ResponseCreateParams.model_validate(merged)
-        except ValidationError as error:
-            # Without the value: rows that are bad in the same way are said in one line.
-            for field in rejected_fields(merged, error):
-                yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
-        else:
-            if self._settings.num_repeats_add_seed and not _takes_seed(merged):
-                yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
+        problems = list(parameter_problems(merged))
+        yield from problems
+        adds_seed = self._settings.num_repeats_add_seed and not problems
+        if adds_seed and not _takes_seed(merged):
+            yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
         row[CREATE_PARAMS] = merged
 
     def _agent(self, row: JsonDict, default: str | None) -> Iterator[str]:

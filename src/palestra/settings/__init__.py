@@ -70,7 +70,7 @@ from palestra.settings.hub import (
     HubUpload,
 )
 from palestra.settings.loading import COMMAND_SETTINGS, load, settings_by_flag
-from palestra.settings.parameters import misspelt_parameters, not_a_parameter
+from palestra.settings.parameters import misspelt_parameters, no_text_in, not_a_parameter
 from palestra.settings.runs import (
     AggregateArgs,
     CompareArgs,
@@ -180,6 +180,7 @@ __all__ = [
     "is_typed",
     "load",
     "misspelt_parameters",
+    "no_text_in",
     "not_a_parameter",
     "parse_numbers",
     "range_text",

@@ -36,7 +36,7 @@ from palestra.settings.collection import (
     InputFile,
     Share,
 )
-from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters
+from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters, no_text_in
 
 NO_END: Final = frozenset({"none", "null", "never"})
 """Texts that turn a limit off, like 0."""
@@ -232,6 +232,8 @@ class CollectArgs(RunArgs):
             raise of_key(
                 name, f"is no parameter of a request (did you mean {near!r}?)", value[name]
             )
+        for name in no_text_in(value.get("metadata")):
+            raise of_key(f"metadata.{name}", "should be a text", value["metadata"][name])
         for name, (lowest, highest) in _PARAMETER_RANGES.items():
             number = value.get(name)
             if number is not None and not lowest <= float(number) <= highest:
