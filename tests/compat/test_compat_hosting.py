@@ -1,10 +1,15 @@
 """Servers of the field in our fleets: what they are given, and what becomes of their failures."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from hosted_apps import JUDGE, RESPONSE, ROW, run
 
+from palestra.compat.hosting import Lifespan
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
@@ -514,3 +519,29 @@ def test_a_route_that_is_left_out_of_the_document_stays_out(tmp_path: Path) -> N
         assert "/seed_session" in paths
 
     run(tmp_path, {"resources_servers/hidden": source}, check)
+
+
+def test_a_lifespan_whose_start_was_cancelled_stops_in_order() -> None:
+    events: list[str] = []
+
+    async def check() -> None:
+        entered = asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            entered.set()
+            await asyncio.sleep(0)
+            events.append("started")
+            yield
+            events.append("stopped")
+
+        served = Lifespan(FastAPI(lifespan=lifespan))
+        start = asyncio.create_task(served.start())
+        await entered.wait()
+        start.cancel()
+        await served.stop()
+        assert start.cancelled()
+
+    asyncio.run(check())
+
+    assert events == ["started", "stopped"]

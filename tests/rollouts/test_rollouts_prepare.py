@@ -105,6 +105,16 @@ def test_a_limit_of_no_rows_is_a_warning(folder: Path) -> None:
     assert "`--limit 0` leaves no rows" in prepared(folder, limit=0).notices[0]
 
 
+def test_a_prompt_that_names_no_field_is_a_warning(folder: Path) -> None:
+    write_rows(folder / "tasks.jsonl", [{"number": 1}, {"number": 2}])
+    prompt = folder / "prompt.yaml"
+    prompt.write_text("user: Begin.")
+
+    [warning] = prepared(folder, prompt_config=prompt).notices
+
+    assert warning.startswith(f"warning: prompt_config {prompt} names no field of the rows")
+
+
 def test_an_array_of_rows_is_one_problem_with_its_remedy(folder: Path) -> None:
     (folder / "tasks.jsonl").write_text(json.dumps([task(1), task(2)], indent=1))
     with pytest.raises(BadRows) as caught:

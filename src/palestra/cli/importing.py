@@ -153,7 +153,8 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(RenderArgs, config.tree)
-    prompt = load_prompt(existing_path(args.prompt_config))
+    prompt_file = existing_path(args.prompt_config)
+    prompt = load_prompt(prompt_file)
 
     def filled(row: Any) -> JsonDict:
         if not isinstance(row, Mapping):
@@ -166,4 +167,5 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
             raise missing_file(source, "the input file")
     written = write_rows(sources, read_jsonl, filled, Path(args.output_jsonl_fpath))
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
+    warn_all(filter(None, [prompt.warning(prompt_file)]))
     return 0

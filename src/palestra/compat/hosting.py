@@ -251,7 +251,10 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the lifespan. Raises the app's own startup error."""
+        """Start the lifespan. Raises the app's own startup error.
+
+        `stop` also ends a lifespan whose start was cancelled.
+        """
         ready = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(ready), name="lifespan")
         await ready
@@ -265,7 +268,8 @@ class Lifespan:
     async def _run(self, ready: "asyncio.Future[None]") -> None:
         try:
             async with self._app.router.lifespan_context(self._app):
-                ready.set_result(None)
+                if not ready.done():  # cancelled with `start`, which nobody awaits any more
+                    ready.set_result(None)
                 await self._stop.wait()
         except Exception as error:
             if ready.done():

@@ -87,10 +87,11 @@ def load_config(
     )
     if rules.refuse_unknown:
         raise_problems(unknown)
+    overriding = apply_overrides({}, [o for o in effective if o.value is not ABSENT])
     return ResolvedConfig(
         tree=config.tree,
         instances={
-            name: replace(instance, setting_files=_files_of(instance, merged.sources))
+            name: replace(instance, setting_files=_files_of(instance, merged.sources, overriding))
             for name, instance in config.instances.items()
         },
         sources=tuple(source.path for source in merged.sources),
@@ -128,14 +129,22 @@ def _with_overrides(
     return overridden
 
 
-def _files_of(instance: InstanceConfig, sources: Iterable[Source]) -> dict[str, Path]:
-    """Return the file that sets each setting of an instance; of several, the last one."""
+def _files_of(
+    instance: InstanceConfig, sources: Iterable[Source], overriding: ConfigTree
+) -> dict[str, Path]:
+    """Return the file that sets each setting of an instance; of several, the last one.
+
+    `overriding`: what the overrides set. A setting of which they set a part has no file.
+    """
     at = (instance.name, instance.type.value, instance.implementation)
+    overridden = value_at(overriding, at)
+    overridden_keys = overridden if isinstance(overridden, Mapping) else {}
     return {
         key: source.path
         for source in sources
         if isinstance(block := value_at(source.tree, at), Mapping)
         for key in block
+        if key not in overridden_keys
     }
 
 

@@ -1,5 +1,6 @@
 """Validate an instance's settings with the pydantic model of its server."""
 
+import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _NEEDS_MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
+_NAME = re.compile(r"\w[\w-]*")
+"""The name of an instance, as an override has it without quotes."""
 _NOT_SET_HERE = frozenset({"name"})
 """Fields of a server that come from its place in the configuration, not from its settings."""
 
@@ -158,21 +161,28 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
         # Masked before it is shortened: no mask knows a part of a secret.
         message += f", got {reprlib.repr(redact(error['input'], find_secrets(instance.settings)))}"
     if error["type"] in _NEEDS_MAPPING:
-        message += f"; write {_override(path, model, steps)}"
+        name = None if is_secret else error["input"]
+        message += f"; write {_override(path, model, steps, name)}"
     return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
 
 
-def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any]) -> str:
-    """Return the override that sets a field. For a nested model its value has the model's fields."""
+def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:
+    """Return the override that sets a field. For a nested model its value has the model's fields.
+
+    `name`: what was given in place of a reference, which is most likely the name in it.
+    """
     nested = _model_at(model, steps)
     if nested is None:
         return f"++{path}=<value>"
-    inner = [
-        f"{name}: {get_args(field.annotation)[0] if _is_literal(field.annotation) else f'<{name}>'}"
-        for name, field in nested.model_fields.items()
-        if field.is_required() or _is_literal(field.annotation)
-    ]
-    return f"'++{path}={{{', '.join(inner)}}}'"
+    inner = {
+        field: get_args(info.annotation)[0] if _is_literal(info.annotation) else f"<{field}>"
+        for field, info in nested.model_fields.items()
+        if info.is_required() or _is_literal(info.annotation)
+    }
+    if "name" in inner and isinstance(name, str) and _NAME.fullmatch(name):
+        inner["name"] = name
+    fields = ", ".join(f"{field}: {value}" for field, value in inner.items())
+    return f"'++{path}={{{fields}}}'"
 
 
 def _is_literal(annotation: Any) -> bool:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from palestra.config import did_you_mean
+from palestra.datasets import load_prompt
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.expansion import Place
@@ -219,6 +220,10 @@ def _warnings(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
     """Yield the warnings about the rows of a run."""
     if settings.limit == 0:
         yield "warning: `--limit 0` leaves no rows, so nothing runs"
+    prompts = dict.fromkeys(settings.prompt_of(source) for source in settings.inputs)
+    for path in filter(None, prompts):
+        if warning := load_prompt(path).warning(path):
+            yield f"warning: {warning}"
     yield from _rows_of_another_agent(settings, inputs)
 
 

@@ -42,6 +42,7 @@ from palestra.settings.collecting import (
     RunArgs,
     concurrency,
     datasets_of,
+    refuse_no_config,
 )
 from palestra.settings.collection import (
     AUTO,
@@ -76,7 +77,7 @@ from palestra.settings.model_names import (
     MODEL_FORM,
     MODEL_FORMS,
 )
-from palestra.settings.parameters import misspelt_parameters, not_a_parameter
+from palestra.settings.parameters import misspelt_parameters, no_text_in, not_a_parameter
 from palestra.settings.runs import (
     AggregateArgs,
     CompareArgs,
@@ -191,9 +192,11 @@ __all__ = [
     "is_typed",
     "load",
     "misspelt_parameters",
+    "no_text_in",
     "not_a_parameter",
     "parse_numbers",
     "range_text",
+    "refuse_no_config",
     "sentence_of",
     "settings_by_flag",
 ]
