@@ -342,6 +342,28 @@ def test_a_changed_model_is_refused_with_the_difference(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_advised"),
+    [
+        ({"code": {"math": {"app.py": "1f" * 32}}}, True),
+        ({"code": {}, "responses_create_params": {"temperature": 1}}, False),
+        ({"code": {"policy_model": {"app.py": "1f" * 32}}}, False),
+    ],
+    ids=["verifier", "sampling", "model"],
+)
+def test_a_re_verification_is_advised_when_the_verifier_has_changed(
+    changed: dict[str, Any], is_advised: bool, folder: Path
+) -> None:
+    servers = {**SEMANTICS["servers"], "math": {"type": "resources_servers", "settings": {}}}
+    made = {"servers": servers, "code": {}}
+    prepared(folder, semantics=made)
+    record(folder, scored(0))
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={**made, **changed})
+
+    assert ("palestra reverify" in caught.value.hint) is is_advised
+
+
 def test_a_changed_temperature_is_refused_with_the_difference(folder: Path) -> None:
     def sampling(temperature: float) -> dict[str, Any]:
         return {"responses_create_params": {"temperature": temperature}}

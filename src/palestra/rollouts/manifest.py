@@ -277,12 +277,13 @@ def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[st
     if not reached:
         return differences(old, new)
     reached |= _reached(old, agents)
-    came_or_went = set(_servers(old)) ^ set(_servers(new))
+    came_or_went = set(servers_in(old)) ^ set(servers_in(new))
     left_out = came_or_went - reached
     return differences(_without(old, left_out), _without(new, left_out))
 
 
-def _servers(semantics: JsonObject) -> JsonObject:
+def servers_in(semantics: JsonObject) -> JsonObject:
+    """Return what the semantics of a run have of each server, by its name."""
     servers = semantics.get("servers")
     return servers if isinstance(servers, Mapping) else {}
 
@@ -291,7 +292,7 @@ def _reached(semantics: JsonObject, agents: Collection[str]) -> set[str]:
     """Return the agents and the servers that they name in their settings, directly or through
     others.
     """
-    servers = _servers(semantics)
+    servers = servers_in(semantics)
     reached: set[str] = set()
     ahead = list(agents)
     while ahead:
