@@ -105,7 +105,7 @@ from palestra.server.sessions import (
     ToolFault,
 )
 from palestra.server.tools import ToolError, arguments_model, tool, tool_schema
-from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer
+from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer, no_episode
 
 __all__ = [
     "CHECK_PATH",
@@ -201,6 +201,7 @@ __all__ = [
     "is_servers_file",
     "message_events",
     "message_from_response",
+    "no_episode",
     "overran",
     "own_frames",
     "own_name",
