@@ -414,6 +414,7 @@ def test_a_rollout_awaits_the_verifier_and_not_the_model_that_answered_before(
     run(tmp_path, apps, check)
 
 
+@pytest.mark.parametrize("raised", ["SystemExit", "KeyboardInterrupt"])
 @pytest.mark.parametrize("middleware", [False, True])
 @pytest.mark.parametrize(
     ("server", "path", "outcome"),
@@ -424,7 +425,7 @@ def test_a_rollout_awaits_the_verifier_and_not_the_model_that_answered_before(
     ],
 )
 def test_a_server_that_calls_exit_fails_as_one_that_raises(
-    tmp_path: Path, server: str, path: str, outcome: str, middleware: bool
+    tmp_path: Path, server: str, path: str, outcome: str, middleware: bool, raised: str
 ) -> None:
     setup = """
         def setup_webserver(self):
@@ -439,23 +440,23 @@ def test_a_server_that_calls_exit_fails_as_one_that_raises(
         config: BaseResourcesServerConfig
         {setup if middleware else ""}
         async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
         async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
     """
-    agent = """
+    agent = f"""
     class Agent(SimpleResponsesAPIAgent):
         config: BaseResponsesAPIAgentConfig
         async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
         async def run(self, request: Request, body: BaseRunRequest) -> BaseVerifyResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
     """
 
     async def check(fleet: Fleet) -> None:
         with pytest.raises(CallError) as caught:
             await fleet.client.peer(server).call(path, ROW, VerifyResponse)
         assert caught.value.outcome == outcome
-        assert f"{server}{path} raised SystemExit: 4" in caught.value.message
+        assert f"{server}{path} raised {raised}: 4" in caught.value.message
         assert "app.py:" in caught.value.evidence.traceback
 
     run(

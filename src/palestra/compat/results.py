@@ -32,7 +32,7 @@ from palestra.schema import (
     no_reward,
     short_repr,
 )
-from palestra.server import CalledExit, refuse_reward
+from palestra.server import CalledExit, refuse_reward, stops_this_task
 from palestra.transport import Activity, current_call, fault_of
 
 _REWARDS: Final = {
@@ -64,8 +64,8 @@ def complete_results(app: FastAPI, server: str) -> None:
 
 
 def _without_exit(function: Any) -> Any:
-    """Return `function` with `CalledExit` in place of SystemExit: a middleware of the author's app
-    calls it in a task of its own.
+    """Return `function` with `CalledExit` in place of SystemExit and KeyboardInterrupt: a middleware
+    of the author's app calls it in a task of its own.
     """
     if not inspect.iscoroutinefunction(function):
         return function  # it runs on a thread, whose SystemExit ends no loop
@@ -74,7 +74,9 @@ def _without_exit(function: Any) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return await function(*args, **kwargs)
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if stops_this_task(error):
+                raise
             raise CalledExit from error
 
     return call
