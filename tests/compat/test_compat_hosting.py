@@ -8,6 +8,7 @@ from hosted_apps import JUDGE, RESPONSE, ROW, run
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
+from palestra.server import NOT_ASKED, ask_endpoint
 from palestra.transport import Activity, CallContext, calling
 
 
@@ -515,3 +516,13 @@ def test_a_route_that_is_left_out_of_the_document_stays_out(tmp_path: Path) -> N
         assert "/seed_session" in paths
 
     run(tmp_path, {"resources_servers/hidden": source}, check)
+
+
+def test_a_model_server_says_that_its_endpoint_is_not_asked_and_what_to_do(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        answer = await ask_endpoint(fleet.client, "judge")
+        assert answer.text == NOT_ASKED
+        assert "not asked before the first rollout" in answer.text
+        assert "nothing to do" in answer.text
+
+    run(tmp_path, {"responses_api_models/judge": JUDGE}, check)

@@ -77,6 +77,7 @@ from palestra.server.mcp import (
 )
 from palestra.server.model_server import (
     CHECK_PATH,
+    NOT_ASKED,
     EndpointFacts,
     EndpointSaid,
     ModelServer,
@@ -115,6 +116,7 @@ __all__ = [
     "INFERRED_REVERIFY_MODE",
     "IN_FLIGHT_PATH",
     "MCP_PATH",
+    "NOT_ASKED",
     "PREFIX_SCOPE_KEY",
     "REPEATABLE",
     "REVERIFY_MODE_PATH",
