@@ -526,3 +526,13 @@ def test_a_model_server_says_that_its_endpoint_is_not_asked_and_what_to_do(tmp_p
         assert "nothing to do" in answer.text
 
     run(tmp_path, {"responses_api_models/judge": JUDGE}, check)
+
+
+def test_an_unknown_path_lists_the_endpoints_there_are(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        document = await (await fleet.client.post("judge", "/v1/response", json={})).json()
+        endpoints = document["error"]["hint"].removeprefix("endpoints: ").split(", ")
+        assert "POST /v1/responses" in endpoints
+        assert all(endpoint.partition(" /")[1] for endpoint in endpoints)
+
+    run(tmp_path, {"responses_api_models/judge": JUDGE}, check)
