@@ -159,6 +159,7 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, rep
     started, pace, ends_at = time.monotonic(), ReminderPace(), wait.ends_at()
     deadline = None if wait.limit_s is None else started + wait.limit_s
     trouble: CallError | None = None
+    reported_reason = ""
     while True:
         try:
             async with asyncio.timeout(_left_s(deadline, at_least=SHORTEST_S)) as limit:
@@ -178,8 +179,13 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, rep
                 hint="check that base_url is right and that the endpoint is running; "
                 f"{wait.setting} waits longer",
             ) from trouble
-        if pace.is_due(time.monotonic() - started):
-            report(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
+        elapsed_s = time.monotonic() - started
+        if pace.is_due(elapsed_s):
+            news = f"{ends_at} ({wait.setting}): {reason}"
+            if reason == reported_reason:
+                news = f"for {elapsed_s:.0f} s now"
+            report(f"{name}: waiting for its endpoint, {news}")
+            reported_reason = reason
         await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
 
 

@@ -57,6 +57,7 @@ from palestra.schema import (
 )
 from palestra.server import (
     CHECK_PATH,
+    NOT_ASKED,
     AuthorMethod,
     Server,
     describe,
@@ -278,7 +279,7 @@ class Lifespan:
 
 
 async def _not_checked() -> dict[str, str]:
-    return {"endpoint": "not checked"}
+    return {"endpoint": NOT_ASKED}
 
 
 async def _status() -> dict[str, str]:

@@ -77,6 +77,7 @@ from palestra.server.mcp import (
 )
 from palestra.server.model_server import (
     CHECK_PATH,
+    NOT_ASKED,
     EndpointFacts,
     EndpointSaid,
     ModelServer,
@@ -105,7 +106,7 @@ from palestra.server.sessions import (
     ToolFault,
 )
 from palestra.server.tools import ToolError, arguments_model, tool, tool_schema
-from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer
+from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer, no_episode
 
 __all__ = [
     "CHECK_PATH",
@@ -115,6 +116,7 @@ __all__ = [
     "INFERRED_REVERIFY_MODE",
     "IN_FLIGHT_PATH",
     "MCP_PATH",
+    "NOT_ASKED",
     "PREFIX_SCOPE_KEY",
     "REPEATABLE",
     "REVERIFY_MODE_PATH",
@@ -201,6 +203,7 @@ __all__ = [
     "is_servers_file",
     "message_events",
     "message_from_response",
+    "no_episode",
     "overran",
     "own_frames",
     "own_name",

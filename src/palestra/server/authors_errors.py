@@ -1,6 +1,9 @@
 """Errors that escape from an author's code: whether the author's code caused them, and their text."""
 
 import asyncio
+import signal
+import threading
+import traceback
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +15,7 @@ from palestra.errors import CallError, CallEvidence
 from palestra.schema import RejectedField, rejection_text
 from palestra.transport import fault_of
 
-ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
+ESCAPES = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """Exceptions that a server's code may raise and that must not reach its callers: `sys.exit` in a
 verifier would end the whole run, and a cancelled await inside the code would lose the rollout."""
 
@@ -23,9 +26,9 @@ TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
 
 
 class CalledExit(Exception):
-    """An author's code raised SystemExit, which is the cause of this error.
+    """An author's code raised SystemExit or KeyboardInterrupt, which is the cause of this error.
 
-    Tasks raise this one in its place: a SystemExit that leaves a task ends the event loop.
+    Tasks raise this one in its place: those two end the event loop when they leave a task.
     """
 
 
@@ -36,11 +39,28 @@ def raised_by_author(error: BaseException) -> BaseException:
 
 
 def stops_this_task(error: BaseException) -> bool:
-    """Whether `error` is the cancellation of this task, and not an error that the code raised."""
+    """Whether `error` is the cancellation of this task or a Ctrl-C, and not an error that the code
+    raised.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return is_ctrl_c(error)
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def is_ctrl_c(error: KeyboardInterrupt) -> bool:
+    """Whether a user's Ctrl-C may have caused the error, and not a `raise` in the code.
+
+    Palestra's commands and server processes handle the signal, so that it raises nothing there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False  # signals are handled by the main thread alone
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename == asyncio.runners.__file__
 
 
 def text_of(error: BaseException) -> str:
