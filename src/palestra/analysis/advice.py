@@ -10,7 +10,7 @@ from typing import Final
 from palestra.analysis.run_head import run_head
 from palestra.analysis.sources import Files, rollout_files
 from palestra.errors import InputDataError
-from palestra.programs import collector_program, with_flags_of
+from palestra.programs import collector_program, with_flags_of, with_settings_of
 from palestra.rollouts import (
     argument_of,
     options_of_reverify,
@@ -47,7 +47,7 @@ def advice_about(run: Files) -> Advice:
         recorded = run_head(outputs).command
     except InputDataError:
         return str
-    return partial(_completed, outputs, collector_program(recorded))
+    return partial(_completed, outputs, recorded)
 
 
 def _outputs(run: Files) -> Sequence[Path]:
@@ -60,13 +60,14 @@ def _outputs(run: Files) -> Sequence[Path]:
         return rollout_files(run)
 
 
-def _completed(outputs: Sequence[Path], program: str, advice: str) -> str:
+def _completed(outputs: Sequence[Path], recorded: str, advice: str) -> str:
     if SELECT_FAILED in advice:
         advice = advice.replace(SELECT_FAILED, _select_failed(outputs))
     if len(outputs) == 1:
         advice = _with_files_from_here(outputs[0], advice)
         advice = _VERIFIED_FILES.sub(partial(_of_this_run, outputs[0]), advice)
-    return with_flags_of(program, advice, only_of_collections=True)
+    advice = with_flags_of(collector_program(recorded), advice, only_of_collections=True)
+    return with_settings_of(recorded, advice)
 
 
 def _with_files_from_here(output: Path, advice: str) -> str:

@@ -71,6 +71,7 @@ from palestra.settings.hub import (
 from palestra.settings.loading import COMMAND_SETTINGS, load, settings_by_flag
 from palestra.settings.parameters import misspelt_parameters, not_a_parameter
 from palestra.settings.runs import (
+    REQUEST_FLAGS,
     AggregateArgs,
     CompareArgs,
     DiagnoseArgs,
@@ -106,6 +107,7 @@ __all__ = [
     "MAIN",
     "OTHER_AGENTS",
     "PALESTRA_REVERIFY",
+    "REQUEST_FLAGS",
     "AggregateArgs",
     "BenchmarkArgs",
     "CollectArgs",
