@@ -174,7 +174,8 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    paths_read = (args.rollouts, *_inputs(args), failures, _own_inputs(args))
+    scored = args.scored or scored_beside(args.rollouts)
+    paths_read = (args.rollouts, *_inputs(args), failures, scored, _own_inputs(args))
     sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
