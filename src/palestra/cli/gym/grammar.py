@@ -7,6 +7,7 @@ that are neither flags nor the command's own names are overrides in Hydra's gram
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -187,7 +188,7 @@ def _is_number(text: str) -> bool:
 
 
 def _number(flag: GymFlag, text: str) -> float:
-    if not _is_number(text):
+    if not _is_number(text) or isnan(float(text)):
         raise UsageError(f"{flag.names[0]} takes numbers, got {text}")
     return float(text)
 
