@@ -21,6 +21,7 @@ from palestra.api.fleet_connection import (
     unless,
 )
 from palestra.api.models import FORMS, ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
@@ -204,7 +205,8 @@ def prepared_reverification(
             unverified=unverified,
         )
         checked = stored.check()
-        for text in (*checked.notices, *_taken_from(tasks)):
+        warning = unlike_the_runs(scored or args.rollouts, config, checked.servers)
+        for text in (*filter(None, [warning]), *checked.notices, *_taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
         models = args.fresh_judge or args.judge is not None or unverified is not None
