@@ -11,7 +11,7 @@ from palestra.analysis.reverify_commands import PathText, command_of_run, with_f
 from palestra.analysis.run_head import run_head
 from palestra.analysis.sources import Files, rollout_files
 from palestra.errors import InputDataError
-from palestra.programs import collector_program, with_flags_of
+from palestra.programs import collector_program, with_flags_of, with_settings_of
 from palestra.rollouts import argument_of, outputs_of
 from palestra.schema import SELECT_FAILED, RunPaths, bare_name
 from palestra.system import shown, unused
@@ -38,9 +38,13 @@ def advice_about(run: Files) -> Advice:
     except InputDataError:
         return str
     program = collector_program(recorded)
-    return lambda advice: with_flags_of(
-        program, _completed(outputs, shown, advice), only_of_collections=True
-    )
+
+    def completed(advice: str) -> str:
+        advice = _completed(outputs, shown, advice)
+        advice = with_flags_of(program, advice, only_of_collections=True)
+        return with_settings_of(recorded, advice)
+
+    return completed
 
 
 def completion_for(run: Files, spell: PathText = shown) -> Advice:

@@ -32,6 +32,7 @@ from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended, unknown_field
 from palestra.schema import JsonObject
 from palestra.settings import (
+    REQUEST_FLAGS,
     CollectArgs,
     CollectSettings,
     EvalArgs,
@@ -240,7 +241,7 @@ def _collect_args(
         "agent_name": agents[0].name if agents else None,
     }
     collecting = args_from(CollectArgs, {**config.tree, **own_settings})
-    for name in ("max_output_tokens", "temperature"):
+    for name in REQUEST_FLAGS:
         if (value := getattr(args, name)) is not None:
             collecting.responses_create_params[name] = value
     return collecting

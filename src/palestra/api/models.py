@@ -15,6 +15,7 @@ from palestra.config import (
     ConfigTree,
     InstanceConfig,
     ServerType,
+    contradicting_override,
     did_you_mean,
     load_config,
     names_in_files,
@@ -243,6 +244,7 @@ def _settings_of(
 ) -> JsonDict:
     """Return the settings for the model of a provider: its instance, URL, key and name."""
     _refuse_wrong_form(text, parsed, provider, context)
+    _refuse_contradictions(text, parsed, context)
     role = context.role
     settings: JsonDict = {f"{role}_base_url": _url_of(parsed, provider, context)}
     settings |= _key_setting(text, provider, context)
@@ -280,6 +282,18 @@ def _refuse_wrong_form(
         raise ConfigError(
             f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {MODEL_FORMS}"
         )
+
+
+def _refuse_contradictions(text: str, parsed: ModelName, context: ModelContext) -> None:
+    """Raise ConfigError: an override gives another URL or name than `text`, which has one."""
+    for setting, value in (("base_url", parsed.url), ("model_name", parsed.name)):
+        name = f"{context.role}_{setting}"
+        override = contradicting_override(name, value, context.overrides) if value else ""
+        if override:
+            raise ConfigError(
+                f"{context.option} {text} and {override} contradict each other",
+                hint=f"leave the override out, or write it into {context.option} {FORMS}",
+            )
 
 
 def _url_of(parsed: ModelName, provider: Provider, context: ModelContext) -> str:

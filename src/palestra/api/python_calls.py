@@ -31,7 +31,7 @@ from palestra.api.progress_lines import ProgressLine, is_watched
 from palestra.api.results import Run, open_run
 from palestra.api.runs import profile
 from palestra.api.waiting import run_blocking
-from palestra.config import NamedFile, Redactor, ResolvedConfig
+from palestra.config import NamedFile, Redactor, ResolvedConfig, contradicting_override
 from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.fleet import forget_imported
@@ -310,6 +310,7 @@ def _prepared_collection(
     collection_settings: JsonDict, model: str | Model | None, overrides: list[str], report: Tell
 ) -> tuple[ResolvedConfig, CollectSettings]:
     extra = dict(collection_settings)
+    _refuse_contradictions(collection_settings, overrides)
     name = model.name if isinstance(model, Model) else model
     if name is not None:
         context = ModelContext(
@@ -328,6 +329,20 @@ def _prepared_collection(
         verified_by=verified_by(overrides, config, models=ModelArgs(model=name)),
     )
     return config, with_file_rows(settings, config, report)
+
+
+def _refuse_contradictions(collection_settings: JsonDict, overrides: list[str]) -> None:
+    """Raise ConfigError: an override gives another value to an argument that has no default."""
+    sampling = collection_settings.get("responses_create_params", {})
+    arguments = [(f"sampling.{k}", f"responses_create_params.{k}", v) for k, v in sampling.items()]
+    if (limit := collection_settings.get("limit")) is not None:
+        arguments.append(("limit", "limit", limit))
+    for argument, setting, value in arguments:
+        if override := contradicting_override(setting, value, overrides):
+            raise ConfigError(
+                f"{argument} and the override {override} give two values to one setting",
+                hint="leave one of them out",
+            )
 
 
 async def _collected(

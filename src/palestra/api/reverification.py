@@ -21,6 +21,7 @@ from palestra.api.fleet_connection import (
     unless,
 )
 from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
@@ -181,7 +182,8 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    paths_read = (args.rollouts, *_inputs(args), failures, _own_inputs(args))
+    scored = args.scored or scored_beside(args.rollouts)
+    paths_read = (args.rollouts, *_inputs(args), failures, scored, _own_inputs(args))
     sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
@@ -210,7 +212,8 @@ def prepared_reverification(
             unverified=unverified,
         )
         checked = stored.check()
-        for text in (*checked.notices, *_taken_from(tasks)):
+        warning = unlike_the_runs(scored or args.rollouts, config, checked.servers)
+        for text in (*filter(None, [warning]), *checked.notices, *_taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
         models = args.fresh_judge or args.judge is not None or unverified is not None

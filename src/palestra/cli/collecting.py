@@ -30,7 +30,13 @@ from palestra.config import ConfigTree, ResolvedConfig
 from palestra.errors import ConfigError, RunFailed, with_cause
 from palestra.fleet import NoFleet
 from palestra.programs import command_words, takes_overrides, typed_program
-from palestra.rollouts import Collected, PreparedRun, discard_new_inputs, scored_keys
+from palestra.rollouts import (
+    Collected,
+    PreparedRun,
+    discard_new_inputs,
+    refuse_events_in,
+    scored_keys,
+)
 from palestra.schema import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -87,6 +93,7 @@ def collect(
     )
     if takes_overrides(typed_program()):
         settings = replace(settings, resume_words=RESUME_OVERRIDES)
+    refuse_events_in(RunPaths(settings.output_jsonl_fpath), args.json_events)
     settings = with_file_rows(settings, config, notice)
     with (
         watching(args.progress, args.json_events, lag_threshold_s=args.watchdog) as watch,

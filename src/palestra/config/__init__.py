@@ -17,6 +17,7 @@ standard library are imported by the functions that need them.
 
 from palestra.config.capture import CaptureSettings, capture_settings
 from palestra.config.compose import compose
+from palestra.config.contradictions import contradicting_override
 from palestra.config.domains import domain_problems
 from palestra.config.environment_files import (
     ENVIRONMENT_AGENT,
@@ -112,6 +113,7 @@ __all__ = [
     "capture_settings",
     "compose",
     "config_from_tree",
+    "contradicting_override",
     "did_you_mean",
     "did_you_mean_path",
     "domain_problems",

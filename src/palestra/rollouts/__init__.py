@@ -24,6 +24,7 @@ from palestra.rollouts.events import (
     end_events,
     events_problem,
     open_for_events,
+    refuse_events_in,
 )
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
@@ -192,6 +193,7 @@ __all__ = [
     "read_manifest",
     "record_afterwards",
     "record_stopped",
+    "refuse_events_in",
     "repair",
     "reverify_command",
     "rows_to_verify",

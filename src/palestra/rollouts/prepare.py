@@ -407,7 +407,8 @@ def _check_places(settings: CollectSettings, paths: RunPaths) -> None:
     for path in paths.recorded():
         if path.is_dir():
             raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
-        if path.resolve() in {source.path.resolve() for source in settings.inputs}:
+        sources = (*(source.path for source in settings.inputs), *settings.source_files)
+        if path.resolve() in {source.resolve() for source in sources}:
             raise InputDataError(
                 f"the run would write {path}, which is its input", hint="choose another output"
             )

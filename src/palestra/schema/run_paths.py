@@ -121,6 +121,12 @@ class RunPaths:
         )
         return path.parent == self.output.parent and (is_beside or name == bare_name(self.output))
 
+    def writes(self, path: Path) -> bool:
+        """Whether the run writes a file at `path`, now or later, packed or not; by its name, or
+        through a link. The file of its events is not meant, as the user names that one.
+        """
+        return _unpacked(path) in map(_unpacked, (*self.all(), self._sibling(_TASKS)))
+
     def recorded(self) -> tuple[Path, ...]:
         """Return every file that a run writes."""
         return (
@@ -177,6 +183,11 @@ def _common_beginning(names: Sequence[str]) -> str:
 def bare_name(path: Path) -> str:
     """Return the file's name without a compression suffix."""
     return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
+
+
+def _unpacked(path: Path) -> Path:
+    resolved = path.resolve()
+    return resolved.with_name(bare_name(resolved))
 
 
 def with_compressed(path: Path) -> Path | None:

@@ -79,6 +79,7 @@ from palestra.settings.model_names import (
 )
 from palestra.settings.parameters import misspelt_parameters, no_text_in, not_a_parameter
 from palestra.settings.runs import (
+    REQUEST_FLAGS,
     AggregateArgs,
     CompareArgs,
     DiagnoseArgs,
@@ -118,6 +119,7 @@ __all__ = [
     "MODEL_FORMS",
     "OTHER_AGENTS",
     "PALESTRA_REVERIFY",
+    "REQUEST_FLAGS",
     "AggregateArgs",
     "BenchmarkArgs",
     "CollectArgs",

@@ -85,7 +85,6 @@ class NetworkSettings(Settings):
     network_deadline_s: Annotated[float, flag("--network-deadline")] = Field(
         default=120.0,
         gt=0,
-        allow_inf_nan=False,
         description="Seconds of network trouble put up with.",
     )
     yes: Annotated[bool, flag("--yes", "-y")] = Field(
