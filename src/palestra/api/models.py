@@ -292,7 +292,7 @@ def _refuse_contradictions(text: str, parsed: ModelName, context: ModelContext) 
         if override:
             raise ConfigError(
                 f"{context.option} {text} and {override} contradict each other",
-                hint=f"leave the override out, or write it into {context.option} {FORMS}",
+                hint=f"leave the override out, or write it into {context.option} {MODEL_FORMS}",
             )
 
 
