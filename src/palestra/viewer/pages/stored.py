@@ -306,6 +306,7 @@ def _attempt(record: FailedAttempt, fields: Mapping[str, Any], row_place: Indexe
         hint=record.hint,
         hops=list(record.hops),
         body=str(last.get("body") or "")[:MOST_BODY_CHARACTERS],
+        judge_question=record.judge_question,
         traceback=record.traceback[-MOST_BODY_CHARACTERS:],
         elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else None,
         kept="response" in row_fields(row_place),
