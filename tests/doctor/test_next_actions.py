@@ -246,7 +246,8 @@ def test_the_doctor_names_the_stale_run_and_a_new_file(ward: Ward, stale: str) -
 def test_what_the_doctor_says_of_a_stale_run_can_be_pasted(
     ward: Ward, stale: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    examined = ward.examine(input_jsonl_fpath=stale, resume_from_cache=True)
+    swap = "++equivalence_llm_judge.resources_servers.equivalence_llm_judge.check_twice_swap=false"
+    examined = ward.examine(swap, input_jsonl_fpath=stale, resume_from_cache=True)
     action = examined.finding("cache.stale-inputs")["next_action"]
     select = action.partition("`palestra select")[2].partition("`")[0]
     reverify = action.partition("palestra reverify")[2].partition(" verifies as")[0]

@@ -25,7 +25,7 @@ def unlike_the_runs(rollouts: Path, config: ResolvedConfig, servers: Iterable[st
     run_names, foreign_names = _listed(of_run), _listed(foreign)
     return (
         f"warning: the rollouts are of {run_names}, and {foreign_names} verifies them: name "
-        f"{run_names} with --environment, unless {foreign_names} is a copy of it"
+        f"{run_names} as the environment, unless {foreign_names} is a copy of it"
     )
 
 

@@ -273,10 +273,10 @@ def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[st
     not reach. Another setting of a server always counts, because code can call a server that no
     setting names. Every server counts when the new fleet has none of these agents.
     """
-    reached = _reached(new, agents)
+    reached = reached_servers(new, agents)
     if not reached:
         return differences(old, new)
-    reached |= _reached(old, agents)
+    reached |= reached_servers(old, agents)
     came_or_went = set(servers_in(old)) ^ set(servers_in(new))
     left_out = came_or_went - reached
     return differences(_without(old, left_out), _without(new, left_out))
@@ -288,9 +288,9 @@ def servers_in(semantics: JsonObject) -> JsonObject:
     return servers if isinstance(servers, Mapping) else {}
 
 
-def _reached(semantics: JsonObject, agents: Collection[str]) -> set[str]:
-    """Return the agents and the servers that they name in their settings, directly or through
-    others.
+def reached_servers(semantics: JsonObject, agents: Collection[str]) -> set[str]:
+    """Return these agents, or servers, and the servers that they name in their settings, directly or
+    through others.
     """
     servers = servers_in(semantics)
     reached: set[str] = set()

@@ -7,7 +7,7 @@ from typing import Final
 
 from palestra.config import ServerType
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.manifest import Manifest, semantic_differences, servers_in
+from palestra.rollouts.manifest import Manifest, reached_servers, semantic_differences, servers_in
 from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import SELECT_FAILED, RunPaths
 from palestra.settings import CollectSettings
@@ -115,14 +115,17 @@ def _share_of(manifest: Manifest) -> str:
 
 
 def _verifies_otherwise(old: Manifest, new: Manifest, changed: Iterable[str]) -> bool:
-    """Whether a line about the differences is about a resources server or its code."""
-    servers = {**servers_in(old.semantics), **servers_in(new.semantics)}
-    beginnings = tuple(
-        f"{part}.{name}"
-        for name, server in servers.items()
+    """Whether a line about the differences is about a resources server, its code, or a server that
+    it names, such as its judge.
+    """
+    names = {
+        name
+        for semantics in (old.semantics, new.semantics)
+        for verifier, server in servers_in(semantics).items()
         if server.get("type") == ServerType.RESOURCES
-        for part in ("servers", "code")
-    )
+        for name in reached_servers(semantics, [verifier])
+    }
+    beginnings = tuple(f"{part}.{name}" for name in names for part in ("servers", "code"))
     return any(line.startswith(beginnings) for line in changed)
 
 
