@@ -68,6 +68,7 @@ class OverrideRules:
 ANY_OVERRIDE: Final = OverrideRules()
 _STEPS_TO_SETTINGS: Final = 3
 """The steps of `<instance>.<server type>.<implementation>`, below which its settings are."""
+_LISTS_SETTINGS: Final = "--help lists the settings of the command"
 _SIGNS: Final = frozenset(OverrideAction) - {OverrideAction.CHANGE}
 _BEGINS_NEXT: Final = re.compile(r"^[-+~]|=")
 """A text that is an argument of its own, not the value of the flag before it."""
@@ -246,9 +247,7 @@ def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
         raise ConfigError(
             f"{override.key}=… changes a key that is not in the config"
             + (near or f"; to add it, write +{override.key}=…"),
-            hint=""
-            if near
-            else f"write +{override.key}=…; --help lists the settings of the command",
+            hint="" if near else f"write +{override.key}=…; {_LISTS_SETTINGS}",
             cause=KnownCause.MISSPELT_SETTING,
         )
     try:
@@ -315,6 +314,7 @@ def unknown_override(key: str, suggestion: str) -> Problem:
     """Return the problem of an override whose top-level key has no meaning."""
     return Problem(
         f"override {key!r} is not a setting and nothing refers to it{suggestion}",
+        hint="" if suggestion else _LISTS_SETTINGS,
         key=key,
         cause=KnownCause.MISSPELT_SETTING,
     )
