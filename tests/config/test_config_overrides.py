@@ -251,6 +251,16 @@ def test_an_unknown_top_level_override_is_a_warning_with_the_nearest_name(world:
     assert "'policy_model_name'" in warning
 
 
+@pytest.mark.parametrize("name", ["wandb_name", "wandb_project", "upload_rollouts_to_wandb"])
+def test_a_setting_of_the_field_without_effect_is_a_warning_that_says_why(
+    world: World, name: str
+) -> None:
+    config = world.load(f"+{name}=x", rules=OverrideRules(known=["agent_name"]))
+
+    (warning,) = config.warnings
+    assert warning.startswith(f"override {name!r} has no effect here: Palestra uploads no rollouts")
+
+
 def test_an_override_by_another_name_of_a_setting_is_an_error(world: World) -> None:
     rules = OverrideRules(known=["go_on"], aliases={"resume": "go_on"})
 

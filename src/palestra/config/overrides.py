@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, WITHOUT_EFFECT
 from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import is_secret_name, mask_line
 from palestra.config.sources import CONFIG_PATHS
@@ -336,6 +336,10 @@ def unknown_overrides(
 
 def unknown_override(key: str, suggestion: str) -> Problem:
     """Return the problem of an override whose top-level key has no meaning."""
+    if key in WITHOUT_EFFECT:
+        message = f"override {key!r} has no effect here: {WITHOUT_EFFECT[key]}"
+        cause = KnownCause.MISSPELT_SETTING
+        return Problem(message, hint="leave it out", key=key, cause=cause)
     return Problem(
         f"override {key!r} is not a setting and nothing refers to it{suggestion}",
         hint="" if suggestion else _LISTS_SETTINGS,
