@@ -61,6 +61,8 @@ class Signature:
     severity: Severity = Severity.ERROR
     examples: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    has_hint: bool = True
+    """Whether `do` says more than the message of an error, so that a command prints it."""
     of_any_layer: bool = False
     """Whether the entry applies to every layer. The document has one section for all of them."""
 
@@ -240,6 +242,7 @@ def _signature(entry: JsonObject, sentences: Mapping[str, str]) -> Signature:
         severity=Severity(entry.get("severity", "error")),
         examples=tuple(entry.get("examples", ())),
         unlike=tuple(entry.get("unlike", ())),
+        has_hint=entry.get("hint", True),
     )
 
 
@@ -325,8 +328,8 @@ no run.
 
 This is the table that both go by, in the order in which layers are looked at: a fault in one
 explains those after it. What an error says below itself (`hint: …`) is about that one case; without
-a hint of its own it shows this table's. Each section is headed by what is on the screen, and ends with the
-cause's name in `palestra diagnose --json`. `palestra skills install` brings skills for coding
-agents; the order of work is in
+a hint of its own it shows this table's, where that says more than the message. Each section is headed by
+what is on the screen, and ends with the cause's name in `palestra diagnose --json`.
+`palestra skills install` brings skills for coding agents; the order of work is in
 [the debugging skill](../../skills/palestra-debugging/SKILL.md).
 """

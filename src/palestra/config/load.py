@@ -1,15 +1,16 @@
 """Build a `ResolvedConfig` from the user's arguments."""
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from palestra.config.capture import capture_settings
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
+from palestra.config.origins import Origins
 from palestra.config.overrides import (
     ANY_OVERRIDE,
     Override,
@@ -25,7 +26,7 @@ from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
 from palestra.config.resolve import resolve
-from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerType
+from palestra.config.resolved import ResolvedConfig, ServerType
 from palestra.config.slips import override_slips, slips_in
 from palestra.config.sources import (
     CONFIG_PATHS,
@@ -36,7 +37,7 @@ from palestra.config.sources import (
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain, value_at
+from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain
 from palestra.errors import ConfigError
 
 
@@ -76,7 +77,11 @@ def load_config(
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
         config = _validated(
-            tree, search_paths, references=required is None, need_folders=need_folders
+            tree,
+            search_paths,
+            references=required is None,
+            need_folders=need_folders,
+            origins=Origins(merged.sources, effective),
         )
     unknown = unknown_overrides(
         effective,
@@ -87,13 +92,9 @@ def load_config(
     )
     if rules.refuse_unknown:
         raise_problems(unknown)
-    overriding = apply_overrides({}, [o for o in effective if o.value is not ABSENT])
     return ResolvedConfig(
         tree=config.tree,
-        instances={
-            name: replace(instance, setting_files=_files_of(instance, merged.sources, overriding))
-            for name, instance in config.instances.items()
-        },
+        instances=config.instances,
         sources=tuple(source.path for source in merged.sources),
         warnings=(
             *merged.warnings,
@@ -127,25 +128,6 @@ def _with_overrides(
         (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
     )
     return overridden
-
-
-def _files_of(
-    instance: InstanceConfig, sources: Iterable[Source], overriding: ConfigTree
-) -> dict[str, Path]:
-    """Return the file that sets each setting of an instance; of several, the last one.
-
-    `overriding`: what the overrides set. A setting of which they set a part has no file.
-    """
-    at = (instance.name, instance.type.value, instance.implementation)
-    overridden = value_at(overriding, at)
-    overridden_keys = overridden if isinstance(overridden, Mapping) else {}
-    return {
-        key: source.path
-        for source in sources
-        if isinstance(block := value_at(source.tree, at), Mapping)
-        for key in block
-        if key not in overridden_keys
-    }
 
 
 def names_in_files(
@@ -265,9 +247,12 @@ def _validated(
     *,
     references: bool = True,
     need_folders: bool = True,
+    origins: Origins = Origins(),  # noqa: B008  # frozen
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
-    instances, warnings = find_instances(resolved, search_paths, need_folders=need_folders)
+    instances, warnings = find_instances(
+        resolved, search_paths, need_folders=need_folders, origins=origins
+    )
     if references:
         check_references(instances)
     check_ports(resolved, instances)

@@ -13,7 +13,6 @@ from palestra.config.redact import Redactor, find_secrets, is_secret_name, redac
 from palestra.config.resolved import InstanceConfig
 from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
-from palestra.system import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -94,12 +93,6 @@ def _slips(
         yield misspelt_key(_path(instance, (key,)), near, instance.setting_files.get(key))
 
 
-def _file_of(instance: InstanceConfig, key: Any) -> str:
-    """Return the start of a message about a setting: its file, where it is known."""
-    file = instance.setting_files.get(key)
-    return "" if file is None else f"{shown(file)}: "
-
-
 def _is_own_key(instance: InstanceConfig, key: str, near: str) -> bool:
     if is_variant(key, near) or (near in instance.settings and is_variant(key, near, plural=True)):
         return True
@@ -136,7 +129,7 @@ def _unknown_problem(
     valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
     suggestion = did_you_mean(str(steps[-1]), valid)
     return Problem(
-        f"{_file_of(instance, steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
+        f"{instance.file_start(steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
         f"(valid: {', '.join(sorted(valid)) or 'none'})",
         key=_path(instance, steps),
         cause=KnownCause.MISSPELT_SETTING,
@@ -195,7 +188,7 @@ def _file_with(instance: InstanceConfig, key: Any, value: Any) -> str:
     """
     file = instance.setting_files.get(key)
     try:
-        return _file_of(instance, key) if file and str(value) in file.read_text() else ""
+        return instance.file_start(key) if file and str(value) in file.read_text() else ""
     except (OSError, UnicodeDecodeError):
         return ""
 
