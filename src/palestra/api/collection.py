@@ -23,6 +23,7 @@ from palestra.api.fleet_connection import (
 )
 from palestra.api.models import JUDGE, LOCAL, POLICY, judges_of
 from palestra.api.server_semantics import run_semantics
+from palestra.api.verifier_files import needed_files, with_needed_files
 from palestra.config import ResolvedConfig, ServerType, is_secret_name
 from palestra.engine import to_its_end
 from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, ServerDied
@@ -109,18 +110,21 @@ def _is_kept(override: str, secrets: Collection[str]) -> bool:
 
 
 def with_config_of(choice: FleetChoice, settings: CollectSettings) -> CollectSettings:
-    """Return the settings with the config files of a running fleet for re-verification, where the
-    command names no config files.
+    """Return the settings with the config files that a re-verification needs: of those that the
+    command names, or else of those of a running fleet.
     """
     paths = choice.config.tree.get("config_paths")
-    if settings.verified_by.text or not isinstance(paths, list) or not paths:
-        return settings
-    files = (choice.folder / str(path) for path in paths)
-    # A config that ships with Palestra is named as it is: it is found from every folder.
-    names = (
-        shown(file) if file.exists() else str(path) for file, path in zip(files, paths, strict=True)
-    )
-    words = [word for name in names for word in ("--config", name)]
+    words = shlex.split(settings.verified_by.text)
+    if words:
+        words = list(with_needed_files(words, choice, settings))
+    elif isinstance(paths, list) and paths:
+        needed = needed_files([str(path) for path in paths], (), choice, settings)
+        files = (choice.folder / path for path in needed)
+        # A config that ships with Palestra is named as it is: it is found from every folder.
+        names = (
+            shown(file) if file.exists() else path for file, path in zip(files, needed, strict=True)
+        )
+        words = [word for name in names for word in ("--config", name)]
     verifier = replace(settings.verified_by, text=shlex.join(words))
     return replace(settings, verified_by=verifier)
 

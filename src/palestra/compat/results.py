@@ -18,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.responses import Response as HttpResponse
 
 from palestra.compat.refused_answers import naming_refusals
+from palestra.compat.unchecked_models import warn_of_wrong_types
 from palestra.compat.whole_messages import json_object
 from palestra.config import ServerType
 from palestra.schema import (
@@ -50,13 +51,14 @@ _WHOLE_RESULTS: Final = frozenset({"/verify", "/run"})
 
 def complete_results(app: FastAPI, server: str) -> None:
     """Check the results of `app`, add the failed tool calls, let no function end the process by
-    SystemExit, and name the server whose answer made a function fail. Call it once, after all
-    routes were added.
+    SystemExit, and name the server whose answer made a function fail, or whose own answer has fields
+    of wrong types. Call it once, after all routes were added.
     """
     for route in app.routes:
         if not isinstance(route, APIRoute):
             continue
         where = f"{server}{route.path}"
+        warn_of_wrong_types(route.response_field, where)
         function: Any = naming_refusals(_without_exit(route.dependant.call), where)
         if route.path in _REWARDS:
             function = _completed(function, route, where)
