@@ -19,7 +19,7 @@ import palestra
 from palestra import Run
 from palestra.analysis import QueryError
 from palestra.api.arguments import python_function
-from palestra.errors import BadInput, CallEvidence, ConfigError, InfraError, InputDataError
+from palestra.errors import BadInput, CallEvidence, ConfigError, InfraError, InputDataError, Phrase
 from palestra.testing import scripted_endpoint
 
 SHELF = """
@@ -266,17 +266,38 @@ def test_a_path_of_another_class_is_a_path(small_run: Run) -> None:
         palestra.scores([entry])
 
 
-def test_what_servers_wrote_is_quoted_as_it_was() -> None:
-    quoted = 'run(["tool", "--resume"])'
+def test_text_of_users_and_servers_is_quoted_as_it_was() -> None:
+    quoted = 'run(["tool", "--resume", "--limit 5"])'
 
     @python_function
-    def fail(resume: bool = False) -> None:
-        raise InfraError("no answer; --resume tries again", evidence=CallEvidence(traceback=quoted))
+    def fail(resume: bool = False, limit: int = 1) -> None:
+        raise InfraError(
+            f"no answer to {quoted}",
+            hint=Phrase(
+                "--resume asks {prompt} again, up to --limit {count}", prompt=quoted, count=5
+            ),
+            evidence=CallEvidence(traceback=quoted),
+        )
 
-    with pytest.raises(InfraError, match="no answer; resume=True tries again") as caught:
+    with pytest.raises(InfraError) as caught:
         fail()
 
+    assert caught.value.message == str(caught.value) == f"no answer to {quoted}"
     assert caught.value.evidence.traceback == quoted
+    assert caught.value.hint == f"resume=True asks {quoted} again, up to limit=5"
+    assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
+
+
+def test_a_message_of_a_setting_names_the_argument_beside_text_of_users() -> None:
+    @python_function
+    def fail(limit: int = 1) -> None:
+        raise ConfigError(Phrase("--limit {value}: not a number", value="--limit five"))
+
+    with pytest.raises(ConfigError) as caught:
+        fail()
+
+    assert caught.value.message == caught.value.problems[0].message == str(caught.value)
+    assert caught.value.message == "limit='--limit five': not a number"
 
 
 def test_the_hints_of_python_are_arguments(

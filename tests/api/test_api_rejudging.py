@@ -124,7 +124,7 @@ def test_a_missing_judge_is_an_error_of_the_command_and_writes_nothing(unjudged:
     assert not Path("out/run_reverified.jsonl").exists()
 
 
-def test_a_resume_with_another_judge_names_the_command_that_asks_it(unjudged: Run) -> None:
+def test_a_resume_with_another_judge_names_the_call_that_asks_it(unjudged: Run) -> None:
     judge = "vllm:better@http://127.0.0.1:9/v1"
     with pytest.raises(InputDataError) as refused:
         palestra.evaluate(
@@ -136,10 +136,12 @@ def test_a_resume_with_another_judge_names_the_command_that_asks_it(unjudged: Ru
             progress=False,
         )
 
-    assert option(command_in(refused.value.hint), "--judge") == judge
-    assert "`palestra select out/run.jsonl --failed --out out/run_again.jsonl`" in (
+    run = "`palestra.open_run('out/run.jsonl')"
+    assert f"{run}.reverify(output='out/run_reverified.jsonl', environment='judged.py', judge=" in (
         refused.value.hint
     )
+    assert f"judge={judge!r})`" in refused.value.hint
+    assert f"{run}.select(failed=True).save('out/run_again.jsonl')`" in refused.value.hint
 
 
 def reverified(*overrides: str) -> int:

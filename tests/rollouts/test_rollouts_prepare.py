@@ -452,7 +452,7 @@ def test_the_advice_undoes_the_limit_and_the_repeats(folder: Path) -> None:
         resumed(folder, semantics={**SEMANTICS, "num_repeats": 1}, limit=2)
 
     assert caught.value.hint.startswith(
-        "add `--limit 1 --num-repeats 2` to go on with that run, or choose another output; "
+        "add `--limit 1 --num-repeats 2` to go on with that run; or choose another output; "
     )
 
 

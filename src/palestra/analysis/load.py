@@ -375,7 +375,7 @@ def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
 
 _UNSCORED_HINT = (
     "only scored rows belong in this file: run the verifier over it again with `palestra "
-    f"reverify`, or remove the row and profile the rest with {PARTIAL}"
+    "reverify`, or remove the row, and `palestra profile --allow-partial` profiles the rest"
 )
 
 

@@ -59,7 +59,7 @@ def _inputs_beside(rollouts: Path) -> Path:
             )
         raise InputDataError(
             f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
-            hint="restore that file, or pass its path with --inputs",
+            hint="keep the files of a run in one folder; --inputs FILE names them elsewhere",
         )
     return inputs
 

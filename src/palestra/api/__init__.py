@@ -73,9 +73,11 @@ from palestra.api.runs import (
     RunProfile,
     ScoreTable,
     compare,
+    comparison_of_runs,
     list_runs,
     profile,
     scores,
+    scores_of_runs,
     select,
 )
 from palestra.api.server_semantics import (
@@ -143,6 +145,7 @@ __all__ = [
     "collect",
     "collect_with",
     "compare",
+    "comparison_of_runs",
     "component_details",
     "diagnose",
     "differs_from_running",
@@ -180,6 +183,7 @@ __all__ = [
     "run_entry",
     "run_semantics",
     "scores",
+    "scores_of_runs",
     "secret_mask",
     "select",
     "server_semantics",

@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
@@ -24,14 +24,13 @@ import numpy as np
 from palestra.config import did_you_mean
 from palestra.errors import (
     BadInput,
-    CallError,
     ConfigError,
     PalestraError,
     UnknownArgument,
     excerpt,
-    mask_error,
+    reword,
 )
-from palestra.programs import argument_of, with_arguments
+from palestra.programs import argument_of, hint_with_arguments, with_arguments
 from palestra.settings import HOW_TO_GIVE, InvalidSettings
 
 P = ParamSpec("P")
@@ -79,9 +78,11 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
         _refuse_unknown(function.__name__, names, kwargs)
-        values = [_checked(name, value, hints()) for name, value in zip(names, args, strict=False)]
+        # What a method returns may be known to type checkers alone.
+        types = hints() if kwargs or args[names[:1] == ["self"] :] else {}
+        values = [_checked(name, value, types) for name, value in zip(names, args, strict=False)]
         values += args[len(names) :]  # Python itself refuses them
-        return values, {name: _checked(name, value, hints()) for name, value in kwargs.items()}
+        return values, {name: _checked(name, value, types) for name, value in kwargs.items()}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -158,16 +159,17 @@ def _in_words_of_python(names: Collection[str]) -> Iterator[None]:
     try:
         yield
     except InvalidSettings as error:
-        problems = [replace(p, name=argument_of(p.name)) for p in error.settings]
+        problems = [problem.named_by(argument_of) for problem in error.settings]
         if not problems:
             raise
         hint = "" if error.hint == HOW_TO_GIVE else error.hint
         raise ConfigError("; ".join(p.text() for p in problems), hint=hint) from None
     except PalestraError as error:
-        evidence = error.evidence if isinstance(error, CallError) else None
-        mask_error(error, lambda text: with_arguments(text, names))
-        if isinstance(error, CallError) and evidence is not None:
-            error.evidence = evidence  # quotes what servers and authors wrote
+        reword(
+            error,
+            message=lambda text: with_arguments(text, names),
+            hint=lambda text: hint_with_arguments(text, names),
+        )
         raise
 
 

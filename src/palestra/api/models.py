@@ -96,6 +96,11 @@ class ModelContext:
         """The name of the model instance that is configured."""
         return f"{self.role}_model"
 
+    @property
+    def takes_objects(self) -> bool:
+        """Whether the model may be a `palestra.Model`: in Python, where it is no judge."""
+        return self.option == "model"
+
     def providers(self) -> dict[str, Provider]:
         """Return Palestra's providers and those of env.yaml. Raises ConfigError: a row is wrong."""
         rows = read_settings(
@@ -231,12 +236,17 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
 
 def _local(parsed: ModelName, context: ModelContext) -> JsonDict:
     if parsed.name or parsed.url:
-        path = f"++{context.instance}.responses_api_models.local_model.model_path=FILE.gguf"
         raise ConfigError(
             f"{context.option} '{parsed}': the local model has no other name",
-            hint=f"{context.option} local; another file of weights: {path}",
+            hint=f"{context.option} local; another file of weights: {_weights_of(context)}",
         )
     return _instance(context, "local_model", {})
+
+
+def _weights_of(context: ModelContext) -> str:
+    if context.takes_objects:
+        return "palestra.Model('local', settings={'model_path': 'FILE.gguf'})"
+    return f"++{context.instance}.responses_api_models.local_model.model_path=FILE.gguf"
 
 
 def _settings_of(
@@ -328,13 +338,20 @@ def _key_setting(text: str, provider: Provider, context: ModelContext) -> JsonDi
         return {}
     if not provider.key_needed:
         return {setting: "EMPTY"}
-    key_override = f"'++{setting}=${{oc.env:MY_KEY}}'"
+    own_key = _own_key(text, context)
     if not provider.key_variable:
-        raise ConfigError(f"{context.option} {text} needs a key", hint=f"pass it: {key_override}")
+        raise ConfigError(f"{context.option} {text} needs a key", hint=f"pass it: {own_key}")
     raise ConfigError(
         f"{context.option} {text} needs a key, and {provider.key_variable} is not set",
-        hint=f"set {provider.key_variable}, or name a variable of yours: {key_override}",
+        hint=f"set {provider.key_variable}, or name a variable of yours: {own_key}",
     )
+
+
+def _own_key(text: str, context: ModelContext) -> str:
+    """Return how users give the key of a model that is in a variable of theirs."""
+    if context.takes_objects:
+        return f"palestra.Model({text!r}, api_key=os.environ['MY_KEY'])"
+    return f"'++{context.role}_api_key=${{oc.env:MY_KEY}}'"
 
 
 def _server_fields(
@@ -423,10 +440,10 @@ async def _listed(
     text = excerpt(reply.body)
     text = text.replace(key, MASK) if key else text  # some endpoints repeat a rejected key
     if reply.status in {401, 403}:
-        key_override = f"'++{context.role}_api_key=${{oc.env:MY_KEY}}'"
+        own_key = _own_key(f"PROVIDER:NAME@{models_url.removesuffix('/models')}", context)
         raise ConfigError(
             f"{models_url} answered {reply.status}: {text}",
-            hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {key_override}",
+            hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {own_key}",
         )
     if reply.status >= 500:
         raise ModelError(f"{models_url} answered {reply.status}: {text}", status=reply.status)

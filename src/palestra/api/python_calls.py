@@ -383,7 +383,7 @@ def _refuse_no_tasks(limit: int | None) -> None:
     if limit == 0:
         raise ConfigError(
             "limit=0 asks for no task, so there would be no run to return",
-            hint="leave it out for all tasks; `palestra eval --limit 0` only starts the servers",
+            hint="leave it out for all tasks",
         )
 
 

@@ -33,7 +33,6 @@ from palestra.system import (
     is_stopped,
     make_current,
     running_one,
-    signal_name,
 )
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ class Guard:
                     "error: the process of this command was killed (SIGKILL)",
                     "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
                 )
-            self._end_events(128 - code, f"the process was killed ({signal_name(-code)})")
+            self._end_events(128 - code, f"the process was killed ({how_ended(code)})")
             code = 128 - code
         elif code:
             self._end_events(code, f"the command failed with exit code {code}")

@@ -21,6 +21,7 @@ from palestra.errors.envelope import (
     from_body,
     mask_error,
     readable,
+    reword,
     status_for,
     to_body,
     without_answer,
@@ -32,6 +33,7 @@ from palestra.errors.extras import (
     not_provided_text,
     require_extra,
 )
+from palestra.errors.phrases import Phrase
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -99,6 +101,7 @@ __all__ = [
     "NotProvided",
     "Outcome",
     "PalestraError",
+    "Phrase",
     "Problem",
     "PromptTooLong",
     "RejectedRows",
@@ -119,6 +122,7 @@ __all__ = [
     "not_provided_text",
     "readable",
     "require_extra",
+    "reword",
     "split_cause",
     "status_for",
     "to_body",

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from palestra.errors.causes import KnownCause, Layer, Outcome
 from palestra.errors.tree import (
+    HINT,
     AgentError,
     Bystander,
     CallError,
@@ -281,6 +282,7 @@ def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
     """Apply `mask` in place to all texts of `error`: message, hint, and the call's evidence."""
     error.message = mask(error.message)
     error.hint = mask(error.hint)
+    error.phrases = tuple(phrase.masked(mask) for phrase in error.phrases)
     error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
     if notes := getattr(error, "__notes__", None):
         notes[:] = map(mask, notes)
@@ -302,3 +304,30 @@ def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
         traceback=mask(evidence.traceback),
         judge_question=mask(evidence.judge_question),
     )
+
+
+def reword(
+    error: PalestraError, *, message: Callable[[str], str], hint: Callable[[str], str]
+) -> None:
+    """Spell the message, when it is a phrase, and the hint of `error` in place, as these functions do.
+
+    Every other text stays, such as a message that quotes a user, and the call's evidence.
+    """
+    before = error.message
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    rewritten = [
+        replace(
+            problem,
+            hint=error.hint_in_words(hint) if problem.hint == error.hint else hint(problem.hint),
+        )
+        for problem in problems
+    ]
+    error.message, error.hint = error.message_in_words(message), error.hint_in_words(hint)
+    if isinstance(error, ConfigError):
+        error.problems = tuple(
+            replace(problem, message=error.message) if problem.message == before else problem
+            for problem in rewritten
+        )
+    error.args = tuple(error.message if arg == before else arg for arg in error.args)
+    notes = [n for n in getattr(error, "__notes__", ()) if not n.startswith(HINT)]
+    error.__notes__ = [*notes, f"{HINT}{error.hint}"] if error.hint else notes

@@ -17,6 +17,7 @@ from palestra.errors import (
     InfraError,
     KnownCause,
     PalestraError,
+    Phrase,
     RunFailed,
     from_body,
 )
@@ -117,8 +118,11 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     status = await _get(http, address, "/")
     if not isinstance(status, Mapping) or "nonce" not in status:
         raise ForeignFleet(
-            f"the server at {address.url} is not the head server of a fleet (the servers that "
-            "`palestra run` starts)",
+            Phrase(
+                "the server at {url} is not the head server of a fleet (the servers that "
+                "`palestra run` starts)",
+                url=address.url,
+            ),
             hint="choose another port with ++head_server.port=<port>",
         )
     if run is None:

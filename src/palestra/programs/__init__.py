@@ -14,20 +14,25 @@ from palestra.programs.gym_commands import (
 )
 from palestra.programs.gym_flags import FlagKind, GymFlag
 from palestra.programs.gym_selectors import CONFIG_PATHS, SELECTORS, Selector
-from palestra.programs.spelling import (
-    PALESTRA,
+from palestra.programs.python_spelling import (
+    CALLS,
     argument_of,
+    hint_with_arguments,
+    with_arguments,
+)
+from palestra.programs.sentences import PALESTRA
+from palestra.programs.spelling import (
     command_words,
     has_flags,
     takes_overrides,
     typed_program,
-    with_arguments,
     with_commands_of,
     with_flags_of,
 )
 from palestra.programs.typed_settings import with_settings_of
 
 __all__ = [
+    "CALLS",
     "COMMANDS",
     "CONFIG_PATHS",
     "EVAL",
@@ -46,6 +51,7 @@ __all__ = [
     "command_at",
     "command_words",
     "has_flags",
+    "hint_with_arguments",
     "takes_overrides",
     "typed_program",
     "with_arguments",

@@ -34,7 +34,7 @@ def stale_run(
     paths = RunPaths(settings.output_jsonl_fpath)
     return StaleRun(
         f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
-        hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or `--overwrite`) "
+        hint=f"{_undo(old, new, changed)}; or choose another output; or start again: `--on-stale restart` (or `--overwrite`) "
         "moves the files of that run to names with .bak"
         + _kept_answers(paths, settings, has_other_verifier=_verifies_otherwise(old, new, changed)),
         cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
@@ -107,7 +107,7 @@ def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
         steps.append(f"add `{' '.join(flags)}`")
     if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
         steps.append("undo the rest")
-    return f"{' and '.join(steps)} to go on with that run, or choose another output"
+    return f"{' and '.join(steps)} to go on with that run"
 
 
 def _share_of(manifest: Manifest) -> str:
@@ -138,7 +138,7 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings, *, has_other_verif
     scored = paths.output.exists() and paths.output.stat().st_size > 0
     if has_other_verifier and (scored or has_answers(paths.failures)):
         reverify = reverify_command(settings).text
-        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+        hint = f"; what the model has answered already, `{reverify}` verifies as things are now"
     if paths.failures.exists() and paths.failures.stat().st_size > 0:
         hint += (
             f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "

@@ -195,6 +195,6 @@ def _is_of_a_setting(invocation: Invocation, error: ConfigError) -> bool:
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:
     """Print an error on standard output, or on standard error where only JSON may be on the other."""
-    (notice if as_json else say)(f"Error: {in_words_called(error.message)}")
+    (notice if as_json else say)(f"Error: {error.message_in_words(in_words_called)}")
     if hint := hint_of(error):
         notice(f"hint: {hint}")
