@@ -18,7 +18,6 @@ from palestra.analysis.assemble import assemble
 from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
 from palestra.analysis.scan import (
-    PARTIAL,
     RecordedObject,
     RowBlock,
     RowReader,
