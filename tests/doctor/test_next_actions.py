@@ -250,7 +250,7 @@ def test_what_the_doctor_says_of_a_stale_run_can_be_pasted(
     examined = ward.examine(swap, input_jsonl_fpath=stale, resume_from_cache=True)
     action = examined.finding("cache.stale-inputs")["next_action"]
     select = action.partition("`palestra select")[2].partition("`")[0]
-    reverify = action.partition("palestra reverify")[2].partition(" verifies as")[0]
+    reverify = action.partition("palestra reverify")[2].partition("` verifies as")[0]
     ward.endpoint.says = "[[A!=B]]"
     with Path("env.yaml").open("a") as settings:
         settings.write(f"policy_api_key: {KEY}\n")  # no command shows a secret
