@@ -430,7 +430,12 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         ("merge", "--output", "all.jsonl"),
         "there is no option --output: write palestra merge OUTPUT SHARD...",
     ),
-    (("list", "zzzzqqqq"), "error: nothing is like 'zzzzqqqq'"),
+    (
+        ("list", "zzzzqqqq"),
+        "error: nothing matches 'zzzzqqqq'\nhint: `palestra list` shows all environ",
+    ),
+    (("list", "nothingatall"), "error: nothing matches 'nothingatall'\n"),
+    (("list", "knowlegde"), "error: nothing matches 'knowlegde'; did you mean 'knowledge'?"),
     # things that are not there
     (("eval", "env.py:other", "--model", "local"), "has no environment 'other'"),
     (("eval", "env.py", "--model", "local", "--input", "nope.jsonl"), "nope.jsonl does not exist"),

@@ -267,6 +267,13 @@ def test_a_search_finds_similar_names_only(world: World) -> None:
     assert gym(world, "search", "xxxxxxxx", "--json").out == "[]\n"
 
 
+def test_a_search_without_a_match_says_what_lists_everything(world: World) -> None:
+    done = gym(world, "search", "nothingatall")
+
+    assert done.out == "no components like 'nothingatall'\n"
+    assert "gym list TYPE lists all of a type: benchmarks, environments" in done.err
+
+
 def test_a_search_for_a_type_in_the_singular_names_the_type(world: World) -> None:
     assert "gym search agents" in gym(world, "search", "agent", "loop").err
 
