@@ -199,12 +199,6 @@ README = "README.md"
 
 def entrypoint_of(overrides: list[str]) -> EntrypointArgs:
     """Return the folder that an `ng_*` command names."""
-    for word in overrides:
-        if "=" not in word and not word.startswith(("+", "~", "-")):
-            raise ConfigError(
-                f"{word!r} has no key; the folder is named as +entrypoint={word}",
-                hint=f"{typed_program()} +entrypoint={word}",
-            )
     config = load(overrides, ng=True, require_all=False)
     return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
 

@@ -73,6 +73,8 @@ _SIGNS: Final = frozenset(OverrideAction) - {OverrideAction.CHANGE}
 _BEGINS_NEXT: Final = re.compile(r"^[-+~]|=")
 """A text that is an argument of its own, not the value of the flag before it."""
 _SETTING_IN_VALUE: Final = re.compile(r"[A-Za-z_][\w.]*=")
+_CONFIG_FLAGS: Final = frozenset({"config", "c"})
+"""The names of the flag for a config file, in commands that have flags."""
 _BRACKETS: Final = ("[]", "{}")
 
 
@@ -120,6 +122,8 @@ def _without_divided(texts: Sequence[str]) -> tuple[list[str], list[str]]:
                 value = following
                 position += 1
             setting = flag.lstrip("-").replace("-", "_")
+            if setting in _CONFIG_FLAGS:
+                setting, value = CONFIG_PATHS, f"[{value or '<file>'}]"
             written = mask_line(f"+{setting}={value or '<value>'}")
             problems.append(f"overrides have no flags; write {written}")
         else:

@@ -13,7 +13,7 @@ from palestra.programs.gym_commands import (
     command_at,
 )
 from palestra.programs.gym_flags import FlagKind, GymFlag
-from palestra.programs.gym_selectors import CONFIG_PATHS, SELECTORS, Selector
+from palestra.programs.gym_selectors import CONFIG_PATHS, SELECTORS, Selector, flag_of_override
 from palestra.programs.python_spelling import (
     CALLS,
     argument_of,
@@ -50,6 +50,7 @@ __all__ = [
     "collector_program",
     "command_at",
     "command_words",
+    "flag_of_override",
     "has_flags",
     "hint_with_arguments",
     "takes_overrides",
