@@ -107,6 +107,14 @@ def test_the_first_row_of_an_index_is_named_with_its_file(tmp_path: Path) -> Non
     assert f"as on {tmp_path / '1.jsonl'} line 1" in caught.value.message
 
 
+def test_an_indexed_file_of_two_agents_is_refused(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "tasks.jsonl", [task(7, _ng_task_index=0)])
+    inputs = [InputFile(path, agent=agent) for agent in (AGENT, "other_agent")]
+
+    with pytest.raises(InputDataError, match="line 1: /_ng_task_index is 0, for two agents"):
+        materialized(tmp_path, inputs=inputs)
+
+
 def test_what_a_rollout_has_of_its_own_makes_no_other_task(tmp_path: Path) -> None:
     once = made(tmp_path, task(7), num_repeats=3, num_repeats_add_seed=True)
     named = [row | {"_ng_rollout_id": str(number)} for number, row in enumerate(once)]

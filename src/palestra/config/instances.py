@@ -45,9 +45,9 @@ def find_instances(
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
     """Return all instances in order, and warnings.
 
-    `origins`: where the tree comes from, for messages. `need_folders`: whether an instance without a folder is a problem, unless it is remote. One
-    error lists all problems of all instances. With `error_on_almost_servers: false`, malformed
-    blocks are left out and reported as warnings.
+    `origins`: where the tree comes from, for messages. `need_folders`: whether an instance without
+    a folder is a problem, unless it is remote. One error lists all problems of all instances. With
+    `error_on_almost_servers: false`, malformed blocks are left out and reported as warnings.
     """
     blocks: list[InstanceBlock] = []
     misshapen: list[Problem] = []

@@ -228,10 +228,11 @@ class Expansion:
             return True
         first = self.places[index]
         first_place = f"line {first.line}" if first.path == row_place.path else str(first)
+        another_task = f"as on {first_place}, which is another task"
+        if first == row_place:
+            another_task = "for two agents, each of which makes a task of it"
         self._has_shared_index = True
-        self._problems.add(
-            *row_place, f"/{TASK_INDEX} is {index}, as on {first_place}, which is another task"
-        )
+        self._problems.add(*row_place, f"/{TASK_INDEX} is {index}, {another_task}")
         return False
 
     def _repeat(
