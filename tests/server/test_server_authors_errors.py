@@ -39,6 +39,7 @@ ESCAPING = [
     (asyncio.CancelledError("inside"), "CancelledError: inside"),
     (Unprintable(), "Unprintable: (its text cannot be made: RuntimeError)"),
     (ValueError("half \ud83d"), "ValueError: half \\ud83d"),
+    (AssertionError(), "AssertionError"),
 ]
 
 
