@@ -3,9 +3,10 @@
 from typing import Annotated, Any, Literal
 
 import orjson
+import pytest
 from pydantic import Field, PrivateAttr
 
-from author_servers import ask, server_of, turn
+from author_servers import ask, error_of, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, Session, ToolError, tool, tool_schema
 
@@ -141,6 +142,42 @@ class Broken(ResourcesServer):
 
     async def verify(self, body: VerifyRequest) -> dict[str, Any]:
         return {**body.model_dump(), "reward": 0.0}
+
+
+class Unfit(ResourcesServer):
+    """Tools whose results are not JSON."""
+
+    @tool
+    def keyed(self) -> Any:
+        """Return a mapping without texts as keys."""
+        return {1j: 1}
+
+    @tool
+    def listed(self) -> Any:
+        """Return a generator."""
+        yield 1
+
+    async def verify(self, body: VerifyRequest) -> dict[str, Any]:
+        return {**body.model_dump(), "reward": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (
+            "keyed",
+            "env/keyed returned {1j: 1}, which is not JSON: the result has the key 1j, which is not a text",
+        ),
+        ("listed", "env/listed returned a generator, which is not JSON"),
+    ],
+)
+def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, problem: str) -> None:
+    error = error_of(ask(server_of(Unfit), f"/{name}", {}))
+
+    assert error["message"] == problem
+    assert error["type"] == "environment_error"
+    line = getattr(Unfit, name).__code__.co_firstlineno
+    assert error["traceback"] == f"{__file__}:{line} in {name}"
 
 
 def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:

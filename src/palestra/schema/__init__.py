@@ -51,6 +51,7 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.json_fit import Misfit, json_misfit
 from palestra.schema.json_types import JsonDict, JsonObject
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
@@ -273,6 +274,7 @@ __all__ = [
     "Message",
     "OpenApiSchema",
     "OutputItem",
+    "Misfit",
     "OutputMessage",
     "OutputText",
     "OutputTokensDetails",
@@ -337,6 +339,7 @@ __all__ = [
     "json_schema_of",
     "jsonl_lines",
     "key_of",
+    "json_misfit",
     "maker",
     "may_verify_again",
     "model_turns",
