@@ -10,10 +10,25 @@ from typing import Any, Final, Self
 import orjson
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.schema import (
+    CREATE_PARAMS,
+    JsonDict,
+    JsonObject,
+    Response,
+    WireModel,
+    encode_json,
+    response_of,
+    short_repr,
+)
 from palestra.server.environments.attribute_slips import refuse_slips
+from palestra.server.environments.attribute_types import refuse_wrong_values
 from palestra.server.environments.awaiting import refuse_unawaited
 from palestra.server.environments.environment import Environment, class_of, made
+from palestra.server.environments.method_calls import (
+    refuse_positional_only,
+    refuse_uncallable_init,
+    refuse_yield,
+)
 from palestra.server.environments.method_checks import (
     place_of,
     refuse_missing_self,
@@ -51,6 +66,8 @@ OWN_PATHS: Final = frozenset(
 """Paths of an environment's server, which no tool may have."""
 _SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+_MAY_YIELD: Final = (GOLD, MESSAGES)
+"""Methods whose items are wanted."""
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
 _CLASS_FORM: Final = (
     "a decorated function has no settings: write a class with annotated attributes, such as "
@@ -124,6 +141,8 @@ class EnvironmentDefinition:
                 hint="def verify(self, answer, task): return …",
             )
         refuse_missing_self(cls, FILLED, self.tools)
+        refuse_wrong_values(cls, self.name)
+        self._refuse_uncallable()
         awaited = [name for name in _NEVER_AWAITED if self.has(name) and is_async(self.plain(name))]
         if awaited:
             raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
@@ -153,6 +172,14 @@ class EnvironmentDefinition:
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
         ):
             raise ConfigError(f"{self.name}: max_turns must be a number from 1 on, not {limit!r}")
+
+    def _refuse_uncallable(self) -> None:
+        """Raise ConfigError when a method cannot be called in the way that a rollout calls it."""
+        refuse_uncallable_init(self.cls)
+        for name in (*filter(self.has, FILLED), *self.tools):
+            refuse_positional_only(name, self.plain(name), getattr(self._unused, name))
+            if name not in _MAY_YIELD:
+                refuse_yield(name, self.plain(name))
 
     def _refuse_untyped_tools(self) -> None:
         untyped = {name: untyped_parameters(function) for name, function in self.tools.items()}
@@ -308,7 +335,7 @@ class EnvironmentDefinition:
         for name, filled_names in FILLED.items():
             if self.has(name):
                 self.parameters(name).check(fields, filled_names, row_places)
-        for template in self._templates:
+        for template in filter(None, (*self._templates, self._gold)):
             template.check(fields, row_places)
         lacking = [n for n, row in enumerate(rows) if not _has_input(row)]
         if lacking and not self._has_prompt:
@@ -334,6 +361,13 @@ class EnvironmentDefinition:
     def _system(self) -> Template | None:
         text = self.cls.system
         return Template(text, f"the system message of {self.name}") if text else None
+
+    @property
+    def _gold(self) -> Template | None:
+        text = getattr(self.cls, GOLD, None)
+        if not isinstance(text, str) or not text:
+            return None
+        return Template(text, f"gold of {self.name}", as_json=True)
 
     def _messages(self, row: JsonObject, number: int) -> list[JsonDict] | None:
         """Return the messages of a row; None when the row brings its own."""
@@ -366,18 +400,22 @@ class EnvironmentDefinition:
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
         own_fields = task_fields(row)
-        answer = getattr(self.cls, GOLD, None)
-        if not answer:
+        if self._gold is not None:
+            return response_of(self._gold.filled(own_fields, 0))
+        if not self.has(GOLD):
             return None
-        if isinstance(answer, str):
-            template = Template(answer, f"gold of {self.name}", as_json=True)
-            return response_of(template.filled(own_fields, 0))
         returned = self.call_plainly(GOLD, own_fields, where="a row")
-        if returned is None:
-            return None
-        if isinstance(returned, Response):
+        if returned is None or isinstance(returned, Response):
             return returned
-        return response_of(*([returned] if isinstance(returned, str) else returned))
+        items = [returned]
+        if isinstance(returned, Iterable) and not isinstance(returned, str | Mapping | WireModel):
+            items = list(returned)
+        if not all(isinstance(item, str | WireModel) for item in items):
+            raise InputDataError(
+                f"gold of {self.name} returned {short_repr(returned)}",
+                hint='return a text, or calls and texts: [call("take", name="apple"), "Done."]',
+            )
+        return response_of(*items)
 
 
 def _equal_rows(rows: Sequence[JsonObject]) -> int:

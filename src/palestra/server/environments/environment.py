@@ -163,7 +163,7 @@ def environment(
         "prompt": prompt,
         "system": system,
         "weights": weights or {},
-        "reward_rules": reward_rules or RewardRules(),
+        "reward_rules": RewardRules() if reward_rules is None else reward_rules,
         "isolated": isolated,
     }
     if gold:
