@@ -8,7 +8,15 @@ from pydantic import Field, PrivateAttr
 
 from author_servers import ask, error_of, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.server import ResourcesServer, Session, ToolError, tool, tool_schema
+from palestra.server import (
+    Environment,
+    EnvironmentDefinition,
+    ResourcesServer,
+    Session,
+    ToolError,
+    tool,
+    tool_schema,
+)
 
 
 class Weather(ResourcesServer):
@@ -209,3 +217,21 @@ def test_a_row_lists_the_first_failures_of_a_tool_that_is_called_for_ever() -> N
 
     assert len(row["tool_failures"]) == 50
     assert len(row["tool_failures"][0]["message"]) == 500
+
+
+@pytest.mark.parametrize(
+    ("name", "is_warned"),
+    [("größe", True), ("x" * 65, True), ("look_up2", False)],
+)
+def test_a_tool_with_a_name_that_providers_refuse_is_a_warning(name: str, is_warned: bool) -> None:
+    def look(self: Any, number: int) -> int:
+        """Look."""
+        return number
+
+    look.__name__ = name
+    cls = type("Named", (Environment,), {name: tool(look), "verify": lambda self, answer: 1.0})
+    warnings = EnvironmentDefinition.of(cls).warnings()
+
+    assert [f"the tool {name} has a name that OpenAI" in text for text in warnings] == (
+        [True] if is_warned else []
+    )

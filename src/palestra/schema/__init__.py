@@ -194,6 +194,7 @@ from palestra.schema.tokens import (
     turn_ends,
     turns_of,
 )
+from palestra.schema.tool_names import TOOL_NAME_RULE, is_tool_name
 from palestra.schema.unchecked import changed, maker
 from palestra.schema.unused_weights import UnusedWeights
 
@@ -239,6 +240,7 @@ __all__ = [
     "TASK_INDEX",
     "TOKEN_FIELDS",
     "TOOL_FAILURES",
+    "TOOL_NAME_RULE",
     "TRAJECTORY",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
@@ -272,9 +274,9 @@ __all__ = [
     "JudgeReplay",
     "Line",
     "Message",
+    "Misfit",
     "OpenApiSchema",
     "OutputItem",
-    "Misfit",
     "OutputMessage",
     "OutputText",
     "OutputTokensDetails",
@@ -335,11 +337,12 @@ __all__ = [
     "is_infinite",
     "is_models_own",
     "is_retriable",
+    "is_tool_name",
     "is_truncated",
+    "json_misfit",
     "json_schema_of",
     "jsonl_lines",
     "key_of",
-    "json_misfit",
     "maker",
     "may_verify_again",
     "model_turns",

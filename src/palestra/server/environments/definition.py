@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -12,13 +12,16 @@ import orjson
 from palestra.errors import ConfigError, InputDataError
 from palestra.schema import (
     CREATE_PARAMS,
+    TOOL_NAME_RULE,
     JsonDict,
     JsonObject,
     Response,
     WireModel,
     encode_json,
+    is_tool_name,
     response_of,
     short_repr,
+    to_plain,
 )
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.attribute_types import refuse_wrong_values
@@ -38,7 +41,7 @@ from palestra.server.environments.method_checks import (
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
-from palestra.server.environments.records import RowPlaces, rows_of
+from palestra.server.environments.records import RowPlaces, plain_row, rows_of
 from palestra.server.environments.returned_values import returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
@@ -197,12 +200,37 @@ class EnvironmentDefinition:
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence for each tool without a docstring."""
-        return tuple(
+        """Return a sentence for each tool without a docstring, or with a name that some providers
+        refuse.
+        """
+        undescribed = (
             f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
             for name, function in self.tools.items()
             if not has_description(function)
         )
+        refused = (
+            f"{place_of(function)}the tool {name} has a name that OpenAI and Anthropic refuse: "
+            f"{TOOL_NAME_RULE}"
+            for name, function in self.tools.items()
+            if not is_tool_name(name)
+        )
+        return (*undescribed, *refused)
+
+    def _unasked(self, rows: Sequence[JsonObject], row_places: RowPlaces) -> Iterator[str]:
+        """Yield a sentence for each template that says None in some rows, and for an empty prompt."""
+        prompt = None if self.has(MESSAGES) else self._prompt
+        for template in filter(None, (prompt, self._system)):
+            for name, numbers in template.null_fields(rows).items():
+                yield (
+                    f"{template.name} says None in {_counted_rows(numbers, rows, row_places)}, where "
+                    f"{name} is null; write a text there, or leave these rows out"
+                )
+        if prompt is not None and (numbers := prompt.blank_rows(rows)):
+            fields = f" with an empty {' and '.join(prompt.fields())}" if prompt.fields() else ""
+            yield (
+                f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
+                "a text there, or leave these rows out"
+            )
 
     def _shadowed(self, rows: Iterable[JsonObject]) -> Iterator[str]:
         """Yield a sentence for each parameter that a field of `rows` seems to fill, but does not."""
@@ -295,7 +323,7 @@ class EnvironmentDefinition:
         fields = [task_fields(row) for row in raw_rows]
         self._check(raw_rows, fields, row_places)
         if warn is not None:
-            for sentence in self._shadowed(raw_rows):
+            for sentence in (*self._shadowed(raw_rows), *self._unasked(fields, row_places)):
                 warn(sentence)
             if records is None and (equal_rows := _equal_rows(raw_rows)):
                 verb = "equals" if equal_rows == 1 else "equal"
@@ -303,15 +331,19 @@ class EnvironmentDefinition:
                     f"{equal_rows} of the {len(raw_rows)} rows of {self.name} {verb} an earlier one: "
                     "equal rows are one task, with more rollouts"
                 )
-        tools = [tool_schema(function) for function in self.tools.values()]
+        tools = orjson.loads(encode_json([tool_schema(tool) for tool in self.tools.values()]))
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
+            label = partial(_row_label, self.name, row_places, number)
+            # The prompt shows what the verifier gets.
+            plain_fields = plain_row(own_fields, label)
             params = dict(row.get(CREATE_PARAMS) or {})
-            messages = self._messages(own_fields, number)
+            messages = self._messages(plain_fields, number)
             if messages is not None:
                 params["input"] = messages
+            params = plain_row(to_plain(params), partial(label, f"{CREATE_PARAMS} of "))
             if tools:
                 params["tools"] = tools
-            yield _plain({CREATE_PARAMS: params, **own_fields}, self.name, number)
+            yield {CREATE_PARAMS: params, **plain_fields}
 
     def _refuse_reserved(self, rows: Sequence[JsonObject]) -> None:
         reserved = reserved_fields(name for row in rows for name in row)
@@ -432,21 +464,10 @@ def _has_input(row: JsonObject) -> bool:
     return isinstance(params, Mapping) and bool(params.get("input"))
 
 
-def _plain(row: JsonDict, owner: str, number: int) -> JsonDict:
-    """Return the row as plain JSON values. Raises InputDataError: a field is none."""
-    try:
-        return orjson.loads(encode_json(row))  # type: ignore[no-any-return]
-    except (TypeError, ValueError) as error:
-        bad = next((name for name, value in row.items() if not _is_json(value)), "")
-        raise InputDataError(
-            f"row {number} of {owner} cannot be written as JSON: field {bad!r}: {error}",
-            hint="rows hold texts, numbers, booleans, lists and mappings",
-        ) from None
+def _counted_rows(numbers: Sequence[int], rows: Sequence[JsonObject], row_places: RowPlaces) -> str:
+    """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
+    return f"{len(numbers)} of the {len(rows)} rows ({row_places.of(numbers[0])} is the first)"
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        encode_json(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _row_label(owner: str, row_places: RowPlaces, number: int, part: str = "") -> str:
+    return f"{owner}: {part}{row_places.of(number)}"

@@ -56,8 +56,8 @@ class Environment:
     """
 
     data: Any = ()
-    """The task rows: a list; a path of `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet`, also with
-    `.gz` or `.zst`, relative to the file, or a glob of such paths;
+    """The task rows: a list; a table, such as one of pandas; a path of `.jsonl`, `.json`, `.csv`,
+    `.tsv` or `.parquet`, also with `.gz` or `.zst`, relative to the file, or a glob of such paths;
     `hf:org/name[@revision][:config][/split]`; or a function that yields rows."""
     prompt: str = ""
     """The user message, with `{field}` placeholders. Rows without a prompt of the environment bring
