@@ -136,6 +136,19 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
     assert raised.value.hint.endswith("task:0..3")
 
 
+class Table:
+    """A table as those of pandas: its items are the columns."""
+
+    columns = ("q",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return [{"q": 1.5}, {"q": math.nan}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -150,6 +163,8 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
         ),
         ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
         ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
+        ({"data": [{"q": (1, 2)}]}, "row 1 of the data cannot be JSON: ['q'] is a tuple"),
+        ({"data": Table()}, "row 2 of the data cannot be JSON: ['q'] is nan"),
         ({"data": [{"q": 2**70}]}, "['q'] is a int (Integer exceeds 64-bit range)"),
         ({"data": [MappingProxyType({"q": 1})]}, "the row is a mappingproxy"),
         ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),

@@ -7,6 +7,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,37 @@ def test_components_of_numpy_count() -> None:
     result = rewarded(with_verify(lambda self: {"a": np.float32(0.5), "b": np.bool_(True)}))
 
     assert result["reward"] == 1.5
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 2), Decimal("0.5")])
+def test_rewards_and_components_of_exact_numbers_count(number: Any) -> None:
+    assert rewarded(with_verify(lambda self: number))["reward"] == 0.5
+    assert rewarded(with_verify(lambda self: {"a": number}))["reward_components"] == {"a": 0.5}
+
+
+@pytest.mark.parametrize("number", [Decimal("nan"), Decimal("snan"), Decimal("1e400")])
+def test_an_exact_number_that_is_no_finite_float_is_no_reward(number: Any) -> None:
+    cls = with_verify(lambda self: {"a": number})
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert "which is not a reward" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["", " ", 1, None])
+def test_a_component_without_a_text_as_its_name_is_a_verifier_error(name: Any) -> None:
+    cls = with_verify(lambda self: {name: 1.0})
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert f"returned a component named {name!r}" in error["message"]
+
+
+def test_a_generator_is_named_as_no_reward() -> None:
+    cls = with_verify(lambda self: (part for part in (1.0,)))
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["message"] == "env/verify returned a generator, which is not a reward"
 
 
 @pytest.mark.parametrize("parts", [(1e308, 1e308), (1e308, -1e308)])

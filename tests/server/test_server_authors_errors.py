@@ -43,6 +43,7 @@ ESCAPING = [
     (KeyboardInterrupt("odd"), "KeyboardInterrupt: odd"),
     (Unprintable(), "Unprintable: (its text cannot be made: RuntimeError)"),
     (ValueError("half \ud83d"), "ValueError: half \\ud83d"),
+    (AssertionError(), "AssertionError"),
 ]
 
 

@@ -31,6 +31,7 @@ from palestra.errors import (
     reword,
 )
 from palestra.programs import argument_of, hint_with_arguments, with_arguments
+from palestra.server import table_rows
 from palestra.settings import HOW_TO_GIVE, InvalidSettings
 
 P = ParamSpec("P")
@@ -191,7 +192,7 @@ def _checked(name: str, value: Any, hints: Mapping[str, Any]) -> Any:
 
 def _plain(value: Any, hint: Any) -> Any:
     """Return a number of NumPy as one of Python, a path of any class as a `Path`, and the items of a
-    generator, an array or a set as a list.
+    generator, an array or a set, and the rows of a table, as a list.
     """
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -203,6 +204,8 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, tuple | list) and any(get_origin(branch) is tuple for branch in branches):
         return tuple(item if (n := _number(item)) is None else n for item in value)
     is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in branches)
+    if is_list and (rows := table_rows(value)) is not None:
+        return rows
     has_items = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return list(value) if is_list and has_items and not isinstance(value, Sequence) else value
 

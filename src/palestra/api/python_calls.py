@@ -5,6 +5,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -18,7 +19,7 @@ from palestra.api.arguments import (
     python_function,
 )
 from palestra.api.collection import collect_with, verified_by
-from palestra.api.environment_files import lines_of, unfit_for_json, with_file_rows
+from palestra.api.environment_files import lines_of, with_file_rows
 from palestra.api.environment_objects import (
     cell_explained,
     file_of,
@@ -36,7 +37,8 @@ from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.fleet import forget_imported
 from palestra.rollouts import Collected, PreparedRun, run
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import JsonDict, JsonObject, json_misfit
+from palestra.server import plain_row
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
 from palestra.transport import ServerClient
@@ -403,12 +405,18 @@ def _as_file(data: Rows | None) -> Iterator[Path | None]:
         raise ConfigError("data has no rows")
     with tempfile.TemporaryDirectory(prefix="palestra-data-") as folder:
         path = Path(folder) / "data.jsonl"
-        path.write_bytes(lines_of(data))
+        path.write_bytes(lines_of(_plain_rows(data)))
         try:
             yield path
         except BadInput as error:  # the caller does not know the file
             mask_error(error, lambda text: text.replace(str(path), "data"))
             raise
+
+
+def _plain_rows(data: Sequence[JsonObject]) -> Iterator[JsonDict]:
+    """Yield the rows. Raises InputDataError: one has a value that would be another one as JSON."""
+    for number, row in enumerate(data, 1):
+        yield plain_row(row, partial("row {} of the data".format, number))
 
 
 def _collecting(
@@ -442,8 +450,8 @@ def _text(name: str, value: Any) -> str:
     """Return a setting's value as it is typed after `--set`. Raises ConfigError: JSON lacks it."""
     if isinstance(value, str):
         return value
-    if problem := unfit_for_json(value, f"settings[{name!r}]"):
-        raise ConfigError(f"{problem}, which cannot be the value of a setting")
+    if misfit := json_misfit(value, f"settings[{name!r}]"):
+        raise ConfigError(f"{misfit.problem}, which cannot be the value of a setting")
     return orjson.dumps(value).decode()
 
 

@@ -51,6 +51,7 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.json_fit import Misfit, json_misfit
 from palestra.schema.json_types import JsonDict, JsonObject
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
@@ -200,6 +201,7 @@ from palestra.schema.tokens import (
     turn_ends,
     turns_of,
 )
+from palestra.schema.tool_names import TOOL_NAME_RULE, is_tool_name
 from palestra.schema.unchecked import changed, maker
 from palestra.schema.unused_weights import UnusedWeights, WeightUse
 
@@ -247,6 +249,7 @@ __all__ = [
     "TASK_INDEX",
     "TOKEN_FIELDS",
     "TOOL_FAILURES",
+    "TOOL_NAME_RULE",
     "TRAJECTORY",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
@@ -281,6 +284,7 @@ __all__ = [
     "JudgeReplay",
     "Line",
     "Message",
+    "Misfit",
     "OpenApiSchema",
     "OutputItem",
     "OutputMessage",
@@ -345,7 +349,9 @@ __all__ = [
     "is_infinite",
     "is_models_own",
     "is_retriable",
+    "is_tool_name",
     "is_truncated",
+    "json_misfit",
     "json_schema_of",
     "jsonl_lines",
     "key_of",

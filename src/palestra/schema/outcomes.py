@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from numbers import Real
 from typing import Any, Final
@@ -48,8 +49,8 @@ def finite_reward(value: Any) -> float | None:
 def is_infinite(value: Any) -> bool:
     """Whether `value` is a number, of any library, that is NaN or infinite."""
     try:
-        return isinstance(value, Real) and not math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
+        return isinstance(value, Real | Decimal) and not math.isfinite(value)
+    except (OverflowError, ValueError):  # an integer beyond every float, a signaling NaN
         return True
 
 

@@ -86,7 +86,25 @@ def _rejection(error: ValidationError | ResponseValidationError) -> str:
 def error_text(error: BaseException) -> str:
     """Return the type and text of an exception, such as `KeyError: 'x'`."""
     error = raised_by_author(error)
-    return f"{type(error).__name__}: {text_of(error)}"
+    return named_text(type(error).__name__, text_of(error))
+
+
+def named_text(kind: str, text: str) -> str:
+    """Return the type and text of an exception; its type alone when it has no text."""
+    return f"{kind}: {text}" if text else kind
+
+
+class UnfitResult(Exception):
+    """Error: an author's function returned what cannot be sent. It did not raise.
+
+    Its text begins with `returned`. `hint`: what to return. `function`: `FILE:LINE in NAME`; empty
+    when it is in no file.
+    """
+
+    def __init__(self, text: str, *, hint: str, function: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+        self.function = function
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ class Environment:
     """
 
     data: Any = ()
-    """The task rows: a list; a path of `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet`, also with
-    `.gz` or `.zst`, relative to the file, or a glob of such paths;
+    """The task rows: a list; a table, such as one of pandas; a path of `.jsonl`, `.json`, `.csv`,
+    `.tsv` or `.parquet`, also with `.gz` or `.zst`, relative to the file, or a glob of such paths;
     `hf:org/name[@revision][:config][/split]`; or a function that yields rows."""
     prompt: str = ""
     """The user message, with `{field}` placeholders. Rows without a prompt of the environment bring
@@ -163,7 +163,7 @@ def environment(
         "prompt": prompt,
         "system": system,
         "weights": weights or {},
-        "reward_rules": reward_rules or RewardRules(),
+        "reward_rules": RewardRules() if reward_rules is None else reward_rules,
         "isolated": isolated,
     }
     if gold:

@@ -1,8 +1,9 @@
 """What an author's `verify` returned, as a reward with its components."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
 from typing import Any, Final
@@ -18,6 +19,7 @@ from palestra.schema import (
     WeightUse,
     is_infinite,
     no_reward,
+    short_repr,
 )
 from palestra.server.environments.awaiting import refuse_coroutine
 
@@ -44,6 +46,11 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
     most likely a slip of a component's name.
     """
     refuse_coroutine(returned, where)
+    if isinstance(returned, Generator | AsyncGenerator):
+        raise VerifierError(
+            f"{where} returned a generator, which is not a reward",
+            hint="a function with a yield returns a generator: write return",
+        )
     if not isinstance(returned, Mapping):
         number = _number(returned)
         return Verdict(returned if number is None else number)
@@ -54,11 +61,23 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
         )
     for value in returned.values():
         refuse_coroutine(value, where)
+    _refuse_names(returned, where)
     values = {str(name): _component(name, value, where) for name, value in returned.items()}
     _refuse_slips(values, weights, where)
     if (reward := values.pop(REWARD, None)) is None:
         reward = _weighted_sum(values, weights, where)
     return Verdict(reward, values or None)
+
+
+def _refuse_names(names: Iterable[Any], where: str) -> None:
+    """Raise VerifierError when the name of a component is no text, or is blank."""
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise VerifierError(
+                f"{where} returned a component named {short_repr(name)}: a name is a text that is not "
+                "blank",
+                hint='return components by name: {"correct": 1.0, "short": 0.5}',
+            )
 
 
 def _weighted_sum(values: Mapping[str, float], weights: Mapping[str, float], where: str) -> float:
@@ -147,7 +166,7 @@ def _number(value: Any) -> float | None:
     """Return a finite number or a bool of any library, such as NumPy, as a float; None for other
     values.
     """
-    is_number = isinstance(value, Real) or type(value).__name__ in {"bool", "bool_"}
+    is_number = isinstance(value, Real | Decimal) or type(value).__name__ in {"bool", "bool_"}
     return float(value) if is_number and not is_infinite(value) else None
 
 
