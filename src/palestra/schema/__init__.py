@@ -171,6 +171,7 @@ from palestra.schema.run_paths import (
     RunPaths,
     bare_name,
     goes_with_a_run,
+    run_beside,
     with_compressed,
 )
 from palestra.schema.tokens import (
@@ -357,6 +358,7 @@ __all__ = [
     "response_of",
     "reverify_in",
     "reward_problem",
+    "run_beside",
     "said",
     "says_nothing",
     "set_fields",
