@@ -119,6 +119,7 @@ from palestra.schema.protocol import (
     VerifyRequest,
     VerifyResponse,
 )
+from palestra.schema.repeated_keys import repeated_key
 from palestra.schema.responses import (
     CONTEXT_FULL,
     UNNAMED_CALL,
@@ -354,6 +355,7 @@ __all__ = [
     "rejected_fields",
     "rejection_text",
     "remedy_of",
+    "repeated_key",
     "request_body",
     "response_of",
     "reverify_in",
