@@ -323,7 +323,7 @@ def test_a_run_without_its_inputs_is_refused(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a", SOLVED)
     inputs_of(path).unlink()
 
-    with pytest.raises(InputDataError, match=r"materialized inputs of .* do not exist"):
+    with pytest.raises(InputDataError, match=r"materialized inputs of .* does not exist"):
         load_side(path, name="A")
 
 

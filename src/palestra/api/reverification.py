@@ -51,7 +51,14 @@ from palestra.rollouts import (
     scored_beside,
     stopped_rows,
 )
-from palestra.schema import JsonDict, JsonObject, RunPaths
+from palestra.schema import (
+    FAILURES_ENDING,
+    JsonDict,
+    JsonObject,
+    RunPaths,
+    bare_name,
+    run_beside,
+)
 from palestra.settings import (
     MODEL_FORMS,
     EvalArgs,
@@ -228,12 +235,14 @@ def prepared_reverification(
 
 
 def _rollouts_file(rollouts: Path) -> Path:
-    """Return the file of a run that is named by its folder; another path unchanged.
+    """Return the file of a run that is named by its folder, or by a file beside its output; another
+    path, and the failures file, unchanged.
 
     Raises InputDataError: the folder has several files of scored rows.
     """
     if not rollouts.is_dir():
-        return rollouts
+        is_failures = bare_name(rollouts).endswith(FAILURES_ENDING)
+        return rollouts if is_failures else run_beside(rollouts) or rollouts
     outputs = outputs_of(rollouts)
     if len(outputs) == 1:
         return outputs[0]

@@ -27,6 +27,7 @@ from palestra.rollouts.events import (
     refuse_events_in,
 )
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
+from palestra.rollouts.file_kinds import kind_of, why_no_rollouts
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.lineage import SelectedFrom, provenance_path
 from palestra.rollouts.manifest import (
@@ -178,6 +179,7 @@ __all__ = [
     "in_flight_lines",
     "intended",
     "is_being_written",
+    "kind_of",
     "load_prompt",
     "materialize",
     "merge",
@@ -210,6 +212,7 @@ __all__ = [
     "unknown_field",
     "unused_reverified",
     "whole_or_absent",
+    "why_no_rollouts",
     "why_not_writable",
     "why_unscored",
     "with_seed",

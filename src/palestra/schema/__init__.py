@@ -117,6 +117,7 @@ from palestra.schema.protocol import (
     VerifyRequest,
     VerifyResponse,
 )
+from palestra.schema.repeated_keys import repeated_key
 from palestra.schema.responses import (
     CONTEXT_FULL,
     UNNAMED_CALL,
@@ -179,6 +180,7 @@ from palestra.schema.run_paths import (
     RunPaths,
     bare_name,
     goes_with_a_run,
+    run_beside,
     with_compressed,
 )
 from palestra.schema.tokens import (
@@ -373,9 +375,11 @@ __all__ = [
     "rejected_fields",
     "rejection_text",
     "remedy_of",
+    "repeated_key",
     "request_body",
     "response_of",
     "reward_problem",
+    "run_beside",
     "said",
     "says_nothing",
     "set_fields",

@@ -14,6 +14,7 @@ import orjson
 
 from palestra.schema.json_types import JsonDict
 from palestra.schema.packed import open_packed
+from palestra.schema.repeated_keys import repeated_key
 
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
@@ -114,7 +115,11 @@ def jsonl_lines(
         if not raw.strip():
             continue
         try:
-            yield Line(number, orjson.loads(raw), ended=has_line_end, text=raw)
+            row = orjson.loads(raw)
+            if key := repeated_key(raw, row):
+                yield Line(number, None, f"the key {key} is there twice", ended=has_line_end)
+            else:
+                yield Line(number, row, ended=has_line_end, text=raw)
         except orjson.JSONDecodeError as error:
             if number == 1 and (kind := other_than_text(raw)):
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")

@@ -146,6 +146,24 @@ class RunPaths:
         return (*self.recorded(), *self.derived(), self.report)
 
 
+def run_beside(path: Path) -> Path | None:
+    """Return the output of the run of which `path` is another file, by its name: a manifest, the
+    inputs, a report and so on. None for an output, and where no such run is in the folder. The output
+    may not exist, as of a run without a scored row.
+    """
+    own_files = RunPaths(path)
+    if own_files.manifest.exists() or with_compressed(own_files.materialized_inputs):
+        return None
+    name = bare_name(path)
+    for ending in _COMPANION_ENDINGS:
+        stem = name.removesuffix(ending)
+        run = RunPaths(path.with_name(f"{stem}.jsonl"))
+        if stem and stem != name and any(map(with_compressed, run.recorded())):
+            return with_compressed(run.output) or run.output
+    runs = _runs_owning(path) if name.endswith(_TASKS) else iter(())
+    return next((with_compressed(run.output) or run.output for run in runs), None)
+
+
 def goes_with_a_run(path: Path) -> bool:
     """Whether a file is one that a run has beside its output, or one that was moved aside, and not
     the output of a run itself.
