@@ -70,7 +70,7 @@ def test_no_prompt_is_no_wrong_prompt() -> None:
     assert len(list(EnvironmentDefinition.of(with_attributes(**members)).rows())) == 1
 
 
-@pytest.mark.parametrize("gold", [4, ["4"], property(lambda self: "4")])
+@pytest.mark.parametrize("gold", [4, ["4"]])
 def test_a_gold_that_is_neither_text_nor_method_is_refused(gold: Any) -> None:
     assert "gold must be a text or a method, not" in refused(with_attributes(gold=gold)).message
 

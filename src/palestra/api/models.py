@@ -440,7 +440,7 @@ async def _listed(
     text = excerpt(reply.body)
     text = text.replace(key, MASK) if key else text  # some endpoints repeat a rejected key
     if reply.status in {401, 403}:
-        own_key = _own_key(f"PROVIDER:NAME@{models_url.removesuffix('/models')}", context)
+        own_key = _own_key(MODEL_FORM.replace("URL", models_url.removesuffix("/models")), context)
         raise ConfigError(
             f"{models_url} answered {reply.status}: {text}",
             hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {own_key}",
