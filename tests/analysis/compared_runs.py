@@ -1,11 +1,12 @@
 """Pairs of small runs on disk, for the tests of comparison."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from palestra.analysis import ComparedRun, Comparison, comparison_of, load_side, pair_tasks
-from profiled_runs import Run, failed, materialized, scored
+from profiled_runs import Run, failed, lines, materialized, scored
 
 Rewards = Mapping[int, Sequence[float | None]]
 """Per task, the reward of each rollout; None for one that timed out."""
@@ -23,6 +24,13 @@ def write_run(folder: Path, rewards: Rewards, **fields: Any) -> Path:
         failures=[failed(task, r, "timeout") for task, r, x in keys if x is None],
     )
     return run.paths.output
+
+
+def with_components(rollouts: Path, **components: float) -> Path:
+    """The run at `rollouts`, with these components of every reward."""
+    rows = [json.loads(line) for line in rollouts.read_text().splitlines()]
+    rollouts.write_text(lines(row | {"reward_components": components} for row in rows))
+    return rollouts
 
 
 def sides(folder: Path, a: Rewards, b: Rewards) -> tuple[ComparedRun, ComparedRun]:

@@ -112,3 +112,33 @@ def test_advice_about_shards_names_their_glob(
     advice = advice_about("part*.jsonl")(SELECT_FAILED)
 
     assert shlex.split(advice)[2:] == ["part*.jsonl", "--failed", "--out", "part_again.jsonl"]
+
+
+RAISE = "raise it: ++responses_create_params.max_output_tokens=N"
+RENAME = "then ++policy_model_name=NAME"
+MOVE = "give ++policy_base_url=http://HOST:PORT/v1"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "advice", "expected"),
+    [
+        ("palestra eval g.py --model local", RAISE, "raise it: --max-output-tokens N"),
+        ("palestra eval g.py ++responses_create_params.max_output_tokens=4", RAISE, RAISE),
+        ("palestra collect g.py --output r.jsonl", RAISE, RAISE),
+        ("gym eval run -o r.jsonl", RAISE, "raise it: --max-output-tokens N"),
+        (NG, RAISE, RAISE),
+        ("palestra.evaluate('g.py')", RAISE, 'raise it: sampling={"max_output_tokens": N}'),
+        ("palestra eval g.py --model vllm:m@http://h/v1", RENAME, "then --model vllm:NAME@http://h/v1"),
+        ("palestra eval g.py --model=vllm:http://h/v1", RENAME, RENAME),
+        ("palestra eval g.py --model vllm:m@http://h/v1", MOVE, "give --model vllm:m@http://HOST:PORT/v1"),
+        ("palestra collect g.py --model vllm:http://h/v1", MOVE, "give --model vllm:http://HOST:PORT/v1"),
+        ("palestra collect g.py ++policy_base_url=http://h/v1", MOVE, MOVE),
+    ],
+)  # fmt: skip
+def test_advice_gives_a_setting_as_the_command_takes_it(
+    recorded: str, advice: str, expected: str, tmp_path: Path
+) -> None:
+    paths = RunPaths(tmp_path / "r.jsonl")
+    Manifest("digest", {}, 1, 1, "1", command=recorded).write(paths.manifest)
+
+    assert advice_about(paths.output)(advice) == expected

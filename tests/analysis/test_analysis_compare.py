@@ -9,12 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compared_runs import compared, sides, write_run
+from compared_runs import compared, sides, with_components, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.analysis.comparison.compare import comparison_of, mcnemar_p
-from palestra.analysis.comparison.pairing import load_side, pair_tasks, settings_that_differ
+from palestra.analysis.comparison.pairing import (
+    ComparedRun,
+    load_side,
+    pair_tasks,
+    settings_that_differ,
+)
 from palestra.analysis.comparison.result import judge_comparison
 from palestra.analysis.fingerprints import fingerprints
 from palestra.analysis.views import best_of_k, mean_of_present
@@ -86,6 +91,36 @@ def test_metrics_are_fields_and_pass_at_k_with_one_correction_for_all(tmp_path: 
     assert (tokens.a, tokens.b, tokens.p_value) == (55.5, 55.5, 1.0)
     assert reward.p_adjusted == pytest.approx(3 * reward.p_value)
     assert best.p_adjusted == pytest.approx(2 * best.p_value)
+
+
+def renamed_component(folder: Path) -> tuple[ComparedRun, ComparedRun]:
+    """Two runs; a component of the reward was renamed between them."""
+    a = with_components(write_run(folder / "a", SOLVED), right=1.0, short=0.0)
+    b = with_components(write_run(folder / "b", SOLVED), rights=1.0, short=0.0)
+    return load_side(a, name="A"), load_side(b, name="B")
+
+
+def test_components_that_only_one_run_has_are_listed(tmp_path: Path) -> None:
+    a, b = renamed_component(tmp_path)
+
+    comparison = comparison_of(a, b, pair_tasks(a, b))
+
+    assert [m.name for m in comparison.metrics] == ["reward", "reward_components.short"]
+    text = "components of the reward that are not compared: only A has right; only B has rights"
+    assert text in comparison.notices
+
+
+def test_a_metric_that_one_run_lacks_is_refused_with_the_nearest_that_it_has(
+    tmp_path: Path,
+) -> None:
+    a, b = renamed_component(tmp_path)
+
+    with pytest.raises(InputDataError) as caught:
+        comparison_of(a, b, pair_tasks(a, b), metrics=["reward_components.right"])
+
+    assert caught.value.hint == (
+        "B has no reward_components.right; did you mean 'reward_components.rights'?"
+    )
 
 
 def test_pass_at_k_is_of_tasks_that_have_k_in_both_runs(tmp_path: Path) -> None:
@@ -288,7 +323,7 @@ def test_a_run_without_its_inputs_is_refused(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a", SOLVED)
     inputs_of(path).unlink()
 
-    with pytest.raises(InputDataError, match=r"materialized inputs of .* do not exist"):
+    with pytest.raises(InputDataError, match=r"materialized inputs of .* does not exist"):
         load_side(path, name="A")
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -102,9 +103,10 @@ def test_rollouts_given_as_inputs_are_recognised(tmp_path: Path) -> None:
 
 def test_inputs_given_as_rollouts_are_recognised(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)])
+    copy = shutil.copy(run.paths.materialized_inputs, tmp_path / "copy.jsonl")
 
     with pytest.raises(InputDataError, match="holds no rollouts: no row has a reward"):
-        load_run(run.paths.materialized_inputs, run.paths.materialized_inputs)
+        load_run(run.paths.materialized_inputs, copy)
 
 
 @pytest.mark.parametrize(

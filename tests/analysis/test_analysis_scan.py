@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from palestra.analysis import load_run, profile_tasks, write_reward_profiling
 from palestra.analysis.scan import BLOCK_BYTES, MOST_FIELDS
 from palestra.analysis.sources import run_files
 from palestra.errors import InputDataError
-from profiled_runs import Run, key, lines, materialized, scored
+from profiled_runs import Run, failed, key, lines, materialized, scored
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_infinity=False)
 FIELDS = st.dictionaries(
@@ -169,13 +170,47 @@ def test_another_file_given_as_rollouts_is_recognised(
         load_run(run.paths.materialized_inputs, run.paths.output)
 
 
-def test_a_failures_file_given_as_rollouts_is_answered_with_the_rollouts(tmp_path: Path) -> None:
+def test_every_file_of_a_run_stands_for_the_run(tmp_path: Path) -> None:
     run = Run.write(tmp_path, [scored(0, 0, 1.0)], failures=[key(1, 0)])
+    names = ("manifest", "report", "agent_metrics", "reward_profiling", "events")
+    files = [getattr(run.paths, name) for name in names]
+    for path in files:
+        path.touch()
 
-    with pytest.raises(InputDataError) as raised:
-        run_files(None, run.paths.failures)
+    for path in (run.paths.failures, run.paths.materialized_inputs, *files):
+        assert run_files(None, path) == ([run.paths.materialized_inputs], [run.paths.output])
 
-    assert raised.value.hint.endswith(run.paths.output.name)
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ([{"responses_create_params": {"input": "x"}}], "has tasks, and no rollouts"),
+        ([{"question": "x"}], "is no file of rollouts"),
+        ([failed(0, 0, "timeout")], "has the failures of a run, and no rollouts"),
+    ],
+)
+def test_a_file_of_no_run_is_refused_with_what_it_has(
+    rows: list[dict[str, Any]], what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(lines(rows))
+
+    with pytest.raises(InputDataError) as caught:
+        run_files(None, path)
+
+    assert caught.value.message == f"{path} {what}"
+    assert "--inputs" not in caught.value.hint
+
+
+def test_a_selection_is_refused_as_rollouts(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(lines([{"responses_create_params": {"input": "x"}}]))
+    (tmp_path / "mine_provenance.json").touch()
+
+    with pytest.raises(
+        InputDataError, match="`palestra select` wrote it, for a run of these tasks"
+    ):
+        run_files(None, path)
 
 
 def test_missing_rollouts_are_told_with_how_they_ended(tmp_path: Path) -> None:

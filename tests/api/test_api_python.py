@@ -136,6 +136,19 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
     assert raised.value.hint.endswith("task:0..3")
 
 
+class Table:
+    """A table as those of pandas: its items are the columns."""
+
+    columns = ("q",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return [{"q": 1.5}, {"q": math.nan}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -150,6 +163,8 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
         ),
         ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
         ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
+        ({"data": [{"q": (1, 2)}]}, "row 1 of the data cannot be JSON: ['q'] is a tuple"),
+        ({"data": Table()}, "row 2 of the data cannot be JSON: ['q'] is nan"),
         ({"data": [{"q": 2**70}]}, "['q'] is a int (Integer exceeds 64-bit range)"),
         ({"data": [MappingProxyType({"q": 1})]}, "the row is a mappingproxy"),
         ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),
@@ -596,6 +611,24 @@ def test_an_edited_file_is_read_again(shelf: Path, model: str) -> None:
     assert evaluated(shelf, model).requested == 2
 
 
+def test_an_edited_module_that_the_file_imports_is_read_again(
+    shelf: Path, model: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "weight_of_shelf.py"
+    text = SHELF.replace("def verify", "async def verify")
+    text = text.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
+    shelf.write_text(text.replace('{"right": float(answer == str(total)), ', '{"right": W, '))
+    module.write_text("W = 0.0\n")
+    before = evaluated(shelf, model, limit=1)
+    module.write_text("W = 1.0\n")
+
+    rewards = [
+        [rollout.components["right"] for rollout in run.rollouts()]
+        for run in (before, evaluated(shelf, model, limit=1))
+    ]
+    assert rewards == [[0.0], [1.0]]
+
+
 def test_a_function_of_a_file_is_an_environment(shelf: Path, model: str) -> None:
     namespace: dict[str, object] = {"__name__": "shelf"}
     exec(compile(SHELF, str(shelf), "exec"), namespace)
@@ -720,3 +753,30 @@ def test_a_collection_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None
         palestra.collect("none.yaml", agent="a", data=[{"a": 1}], progress=False)
 
     assert list(tmp_path.iterdir()) == []
+
+
+class CountedRows(list[dict[str, Any]]):
+    """Rows that count how often they are gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda data: palestra.evaluate("shelf.py", data=data, limit=0),
+        lambda data: palestra.collect("a.yaml", agent="a", data=data, limit=0),
+    ],
+    ids=["evaluate", "collect"],
+)
+def test_the_rows_of_a_dataset_are_checked_once(call: Callable[[Any], Run]) -> None:
+    data = CountedRows([{"question": "2+2?"}])
+
+    with pytest.raises(ConfigError, match="limit=0 asks for no task"):
+        call(data)
+
+    assert data.reads == 1

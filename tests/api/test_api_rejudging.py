@@ -9,8 +9,9 @@ import pytest
 import palestra
 from palestra import Run
 from palestra.api import prepared_reverification
+from palestra.cli.showing import show
 from palestra.errors import ConfigError, InputDataError, KnownCause
-from palestra.settings import ReverifyArgs
+from palestra.settings import ReverifyArgs, ShowArgs
 from palestra.testing import scripted_endpoint
 
 JUDGED = """
@@ -102,6 +103,17 @@ def test_advice_names_an_output_that_no_earlier_command_wrote(unjudged: Run, jud
     words = command_in(unjudged.failures()[0].remedy)
 
     assert option(words, "--output") == "out/run_reverified_2.jsonl"
+
+
+def test_a_judge_failure_shows_what_the_judge_was_asked(
+    unjudged: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [attempt] = unjudged.failures()[0].attempts
+    show(ShowArgs(subject="out/run.jsonl", rollout="0:0"))
+
+    [line] = [line for line in attempt.judge_question.splitlines() if "<generated_answer " in line]
+    assert "[asked the judge]\n" in (printed := capsys.readouterr().out)
+    assert f"  {line}\n  4\n" in printed
 
 
 def test_a_missing_judge_is_an_error_of_the_command_and_writes_nothing(unjudged: Run) -> None:

@@ -374,6 +374,10 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "max_tokens: is no parameter of a request (did you mean 'max_output_tokens'?)",
     ),
     (
+        (*COLLECT, "+responses_create_params.metadata.a=1"),
+        "error: responses_create_params.metadata.a: should be a text, got 1",
+    ),
+    (
         (*COLLECT, "+responses_create_params.max_output_tokens=0"),
         "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
     ),

@@ -144,7 +144,7 @@ def test_runs_that_cannot_be_compared_are_refused(world: World, runs: tuple[str,
         (["--json", "--markdown"], "cannot be combined"),
         (["--tolerance", "0.1"], "add --gate"),
         (["--gate", "--tolerance", "-1"], "--tolerance must be a number"),
-        (["--gate", "--tolerance", "nan"], "--tolerance must be a number"),
+        (["--gate", "--tolerance", "nan"], "--tolerance: should be a finite number"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(

@@ -11,6 +11,7 @@ from cli_world import World, until
 from palestra.analysis import load_run
 from palestra.cli.reverifying import reverify
 from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import Manifest
 from palestra.schema import read_jsonl
 from palestra.settings import ReverifyArgs
 
@@ -102,6 +103,63 @@ def again(rollouts: Path, *overrides: str, **how: Any) -> int:
 
 def rows(name: str = "new.jsonl") -> list[dict[str, Any]]:
     return [line.row for line in read_jsonl(Path(name))]
+
+
+def write_manifest(path: str, class_name: str = "") -> None:
+    """The manifest of a run of an environment in the file `path`."""
+    settings = {"path": path, "class_name": class_name}
+    server = {"type": "resources_servers", "implementation": "environment_file"}
+    servers = {Path(path).stem: server | {"settings": settings}}
+    Manifest("digest", {"servers": servers}, 1, 1, "1").write(Path("r_manifest.json"))
+
+
+TWO = """
+from palestra import Environment
+
+class A(Environment):
+    data = [{"question": "2 + 2 = ?"}]
+    prompt = "{question}"
+
+    def verify(self, answer):
+        return 1.0
+
+class B(A):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_run", "verifying"),
+    [("/w/strict.py", "lenient.py"), ("/w/lenient.py:A", "two.py:B"), ("/w/two.py:A", "two.py:B")],
+)
+@pytest.mark.slow
+def test_rows_of_another_environment_are_verified_with_a_warning(
+    here: Path, capsys: pytest.CaptureFixture[str], of_run: str, verifying: str
+) -> None:
+    Path("lenient.py").write_text(LENIENT)
+    Path("two.py").write_text(TWO)
+    rollouts = write("r.jsonl", [stored(0, "it is 4", expected="4")])
+    write_manifest(*of_run.split(":"))
+
+    assert again(rollouts, environment=verifying) == 0
+
+    text = (
+        f"warning: the rollouts are of {of_run.removeprefix('/w/')}, and {verifying} verifies them"
+    )
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_edited_copy_of_the_environment_verifies_without_a_warning(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("lenient.py").write_text(LENIENT)
+    rollouts = write("r.jsonl", [stored(0, "it is 4", expected="4")])
+    write_manifest("/elsewhere/lenient.py")
+
+    assert again(rollouts, environment="lenient.py") == 0
+
+    assert "warning" not in capsys.readouterr().err
 
 
 @pytest.mark.slow

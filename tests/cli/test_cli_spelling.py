@@ -84,7 +84,7 @@ def test_a_hint_quotes_commands_of_the_program_that_was_called(
         ("--resume with a higher --max-attempts", "resume=True with a higher --max-attempts"),
         ("start again with --overwrite", "choose another output"),
         (
-            "undo it; or start again: `--on-stale restart` (or `--overwrite`) moves that run to <name>.bak",
+            "undo it; or start again: `--on-stale restart` (or `--overwrite`) moves the files of that run to names with .bak",
             "undo it",
         ),
         ("`--agent my_agent --repeats 2`", "`--agent my_agent --repeats 2`"),

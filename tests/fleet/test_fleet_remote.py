@@ -1,6 +1,7 @@
 """A remote server: it is waited for visibly, and it must be a server of its type."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 
@@ -95,3 +96,18 @@ def test_a_server_with_a_verifier_is_taken(answers: Mapping[str, tuple[int, byte
 def test_a_program_of_another_kind_is_refused(answers: Mapping[str, tuple[int, bytes]]) -> None:
     with pytest.raises(ServerDied, match="is not kv: it has no /verify or /step"):
         awaited({**ALIVE, **answers})
+
+
+@pytest.mark.parametrize(
+    ("title", "is_warned"), [("kv", False), ("FastAPI", False), ("units", True)]
+)
+def test_a_resources_server_that_calls_itself_something_else_is_warned_of(
+    title: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = {"info": {"title": title}, "paths": {"/verify": {}}}
+    with caplog.at_level(logging.WARNING, "palestra.fleet"):
+        awaited({**ALIVE, "GET /openapi.json": (200, json.dumps(document).encode())})
+
+    assert ["calls itself units" in record.getMessage() for record in caplog.records] == (
+        [True] if is_warned else []
+    )

@@ -6,16 +6,17 @@ from pathlib import Path
 
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
-from palestra.rollouts import outputs_of
+from palestra.rollouts import outputs_of, provenance_path, why_no_rollouts
 from palestra.schema import (
     FAILURES_ENDING,
     INPUTS_ENDING,
     RunPaths,
     bare_name,
     goes_with_a_run,
+    run_beside,
     with_compressed,
 )
-from palestra.system import matching_files, shown
+from palestra.system import matching_files
 
 Files = Path | str | Sequence[Path | str]
 """One file or its stem, the folder of a run, a quoted glob of shards, or several of these."""
@@ -48,20 +49,32 @@ def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[P
 
 
 def _inputs_beside(rollouts: Path) -> Path:
-    materialized = RunPaths(rollouts).materialized_inputs
-    inputs = with_compressed(materialized)
+    inputs = with_compressed(RunPaths(rollouts).materialized_inputs)
     if inputs is None:
-        own_rollouts = rollouts_beside(rollouts)
-        if own_rollouts is not None:
-            raise InputDataError(
-                f"{rollouts} has the failures of a run, not its rollouts",
-                hint=f"its rollouts are in {shown(own_rollouts)}",
-            )
-        raise InputDataError(
-            f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
+        raise without_inputs(
+            rollouts,
             hint="keep the files of a run in one folder; --inputs FILE names them elsewhere",
         )
     return inputs
+
+
+def without_inputs(rollouts: Path, *, hint: str) -> InputDataError:
+    """Return the error for a file with no materialized inputs beside it: it is the output of no run,
+    or they are missing, and `hint` helps.
+    """
+    if what := why_no_rollouts(rollouts):
+        if provenance_path(rollouts).exists():
+            what += ": `palestra select` wrote it, for a run of these tasks"
+        return InputDataError(
+            f"{rollouts} {what}",
+            hint="give the scored rows of a run (.jsonl), or its folder; `palestra runs` lists the "
+            "runs",
+        )
+    materialized = RunPaths(rollouts).materialized_inputs
+    return InputDataError(
+        f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
+        hint=hint,
+    )
 
 
 def failure_files(files: Files | None, rollouts: Sequence[Path]) -> list[Path]:
@@ -100,7 +113,7 @@ def _files_of_arguments(
     items = [str(files)] if isinstance(files, Path | str) else [str(item) for item in files]
     matched: dict[Path, Path] = {}
     for item in items:
-        outputs = _run_named(item)
+        outputs = _run_named(item, takes_any_file=not ending)
         paths = map(of_output, outputs) if outputs else _matches(item, ending)
         matched |= {path.resolve(): path for path in paths}
     if not matched:
@@ -108,9 +121,15 @@ def _files_of_arguments(
     return sorted(matched.values())
 
 
-def _run_named(item: str) -> list[Path]:
-    """Return the outputs of the run whose folder or stem `item` is; empty when it is neither."""
+def _run_named(item: str, *, takes_any_file: bool) -> list[Path]:
+    """Return the outputs of the run whose folder or stem `item` is; empty when it is neither.
+
+    `takes_any_file`: each file of a run stands for the run.
+    """
     path = Path(item)
+    output = run_beside(path) if takes_any_file and path.is_file() else None
+    if output is not None and output.exists():
+        return [output]
     is_stem = not path.exists() and RunPaths(Path(f"{item}.jsonl")).manifest.exists()
     return outputs_of(path) if path.is_dir() or is_stem else []
 

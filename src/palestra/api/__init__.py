@@ -4,7 +4,12 @@ The functions neither print nor end the process. They raise the errors of `pales
 progress reports, pass a `CommandObserver`.
 """
 
-from palestra.api.collection import collect_with, how_to_continue, verified_by
+from palestra.api.collection import (
+    collect_with,
+    how_to_continue,
+    verified_by,
+    with_config_of,
+)
 from palestra.api.component_details import (
     ComponentDetails,
     ExampleRow,
@@ -76,7 +81,6 @@ from palestra.api.runs import (
     select,
 )
 from palestra.api.server_semantics import (
-    code_digest,
     differs_from_running,
     run_semantics,
     server_semantics,
@@ -91,6 +95,7 @@ from palestra.records import (
     RunState,
     attempt_of,
     failure_groups,
+    first_rollout,
     rollout_key,
     rollout_record,
     run_entry,
@@ -137,7 +142,6 @@ __all__ = [
     "ask_endpoints",
     "attempt_of",
     "check_descriptors",
-    "code_digest",
     "collect",
     "collect_with",
     "compare",
@@ -154,6 +158,7 @@ __all__ = [
     "find_component_named",
     "find_subject",
     "find_target",
+    "first_rollout",
     "how_to_continue",
     "judge_config",
     "lines_of",
@@ -186,5 +191,6 @@ __all__ = [
     "unless",
     "verified_by",
     "wait_for",
+    "with_config_of",
     "with_file_rows",
 ]

@@ -31,6 +31,7 @@ from palestra.errors import (
     reword,
 )
 from palestra.programs import argument_of, hint_with_arguments, with_arguments
+from palestra.server import table_rows
 from palestra.settings import HOW_TO_GIVE, InvalidSettings
 
 P = ParamSpec("P")
@@ -73,18 +74,11 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     for a value that its type hints do not allow. Numbers of NumPy become Python's.
     """
     names = list(inspect.signature(function).parameters)
-    keywords = [name for name in names if name != "self"]
     hints = functools.cache(lambda: type_hints(function, include_extras=True))
 
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        for name in kwargs:
-            if name not in keywords:
-                raise UnknownArgument(
-                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, keywords)}",
-                    argument=name,
-                    hint=f"its arguments: {', '.join(keywords)}",
-                )
+        _refuse_unknown(function.__name__, names, kwargs)
         # What a method returns may be known to type checkers alone.
         types = hints() if kwargs or args[names[:1] == ["self"] :] else {}
         values = [_checked(name, value, types) for name, value in zip(names, args, strict=False)]
@@ -107,6 +101,35 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     # so that inspect knows it for what it is
     return cast(Any, awaited) if inspect.iscoroutinefunction(function) else checked
+
+
+def checks_names(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, which raises UnknownArgument instead of Python's TypeError for a name that
+    it lacks. For one that passes its arguments on to a function that checks their values: to check
+    all rows of a dataset takes time.
+    """
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        _refuse_unknown(function.__name__, names, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterable[str]) -> None:
+    """Raise UnknownArgument: a function with parameters of these names lacks one of `arguments`."""
+    __tracebackhide__ = True
+    keywords = [name for name in names if name != "self"]
+    for name in arguments:
+        if name not in keywords:
+            raise UnknownArgument(
+                f"{function_name} has no argument {name!r}{did_you_mean(name, keywords)}",
+                argument=name,
+                hint=f"its arguments: {', '.join(keywords)}",
+            )
 
 
 def python_function(function: Callable[P, T]) -> Callable[P, T]:
@@ -169,7 +192,7 @@ def _checked(name: str, value: Any, hints: Mapping[str, Any]) -> Any:
 
 def _plain(value: Any, hint: Any) -> Any:
     """Return a number of NumPy as one of Python, a path of any class as a `Path`, and the items of a
-    generator, an array or a set as a list.
+    generator, an array or a set, and the rows of a table, as a list.
     """
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -181,6 +204,8 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, tuple | list) and any(get_origin(branch) is tuple for branch in branches):
         return tuple(item if (n := _number(item)) is None else n for item in value)
     is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in branches)
+    if is_list and (rows := table_rows(value)) is not None:
+        return rows
     has_items = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return list(value) if is_list and has_items and not isinstance(value, Sequence) else value
 

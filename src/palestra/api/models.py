@@ -15,6 +15,7 @@ from palestra.config import (
     ConfigTree,
     InstanceConfig,
     ServerType,
+    contradicting_override,
     did_you_mean,
     load_config,
     names_in_files,
@@ -30,13 +31,13 @@ from palestra.responses_api_models.providers import (
     providers_with,
 )
 from palestra.schema import JsonDict
+from palestra.settings import MODEL_FORM, MODEL_FORMS
 
 POLICY: Final = "policy_model"
 """The name of the model instance that an environment's agents call."""
 JUDGE: Final = "judge_model"
 """The name of the model instance that `--judge` makes."""
 LOCAL: Final = "local"
-FORMS: Final = "PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or local"
 
 _SERVERS: Final[Mapping[Dialect, str]] = {
     Dialect.RESPONSES: "openai_model",
@@ -51,7 +52,7 @@ _OTHER_SEPARATOR: Final = re.compile(r"([\w-]+)/(.+)")
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """The parts of `PROVIDER:NAME[@URL]`."""
+    """The parts of a name, as `MODEL_FORMS` lists them."""
 
     provider: str
     name: str = ""
@@ -61,7 +62,7 @@ class ModelName:
 
     @classmethod
     def parse(cls, text: str) -> "ModelName":
-        """Return the parts of `PROVIDER`, `PROVIDER:NAME`, `PROVIDER:URL` or `PROVIDER:NAME@URL`."""
+        """Return the parts of a name. A text without `:` is a provider alone."""
         provider, _, location = text.partition(":")
         for scheme in _URL:
             name, at, address = location.rpartition(f"@{scheme}")
@@ -119,8 +120,7 @@ class ModelContext:
 def model_config(model: str | None, context: ModelContext) -> JsonDict:
     """Return the settings that make `model` the policy.
 
-    `model`: `PROVIDER:NAME[@URL]`; `local`; or the name of a model instance in the context's
-    configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
+    `model`: one of `MODEL_FORMS`, or the name of a model instance in the context's configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
     or env.yaml; else the local model, which is reported.
 
     Raises ConfigError: there is no such provider or instance, its key is not set, or it does not
@@ -225,9 +225,9 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
         hint = f"{option} {slashed[1]}:{slashed[2]}"
     elif near := nearest(text, providers):
         form = near if near == LOCAL else f"{near}:NAME"
-        hint = f"did you mean {form}? A model is {FORMS}"
+        hint = f"did you mean {form}? A model is {MODEL_FORMS}"
     else:
-        hint = f"a model is {FORMS}, or an instance of your configs"
+        hint = f"a model is {MODEL_FORMS}, or an instance of your configs"
     return ConfigError(
         f"{option} {text!r} is neither a provider's model nor an instance of your configs",
         hint=hint,
@@ -254,6 +254,7 @@ def _settings_of(
 ) -> JsonDict:
     """Return the settings for the model of a provider: its instance, URL, key and name."""
     _refuse_wrong_form(text, parsed, provider, context)
+    _refuse_contradictions(text, parsed, context)
     role = context.role
     settings: JsonDict = {f"{role}_base_url": _url_of(parsed, provider, context)}
     settings |= _key_setting(text, provider, context)
@@ -289,8 +290,20 @@ def _refuse_wrong_form(
         )
     if not parsed.name and provider.key_needed:
         raise ConfigError(
-            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {FORMS}"
+            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {MODEL_FORMS}"
         )
+
+
+def _refuse_contradictions(text: str, parsed: ModelName, context: ModelContext) -> None:
+    """Raise ConfigError: an override gives another URL or name than `text`, which has one."""
+    for setting, value in (("base_url", parsed.url), ("model_name", parsed.name)):
+        name = f"{context.role}_{setting}"
+        override = contradicting_override(name, value, context.overrides) if value else ""
+        if override:
+            raise ConfigError(
+                f"{context.option} {text} and {override} contradict each other",
+                hint=f"leave the override out, or write it into {context.option} {MODEL_FORMS}",
+            )
 
 
 def _url_of(parsed: ModelName, provider: Provider, context: ModelContext) -> str:
@@ -402,7 +415,7 @@ def _only_model(
         reason = str(error) if isinstance(error, ValueError) else "the answer has no list of models"
         raise ConfigError(
             f"{models_url} does not say which models it serves: {reason}",
-            hint=f"check that the URL ends in /v1, or name the model: {option} PROVIDER:NAME@URL",
+            hint=f"check that the URL ends in /v1, or name the model: {option} {MODEL_FORM}",
         ) from None
     if len(names) != 1:
         raise ConfigError(
@@ -427,7 +440,7 @@ async def _listed(
     text = excerpt(reply.body)
     text = text.replace(key, MASK) if key else text  # some endpoints repeat a rejected key
     if reply.status in {401, 403}:
-        own_key = _own_key(f"PROVIDER:NAME@{models_url.removesuffix('/models')}", context)
+        own_key = _own_key(MODEL_FORM.replace("URL", models_url.removesuffix("/models")), context)
         raise ConfigError(
             f"{models_url} answered {reply.status}: {text}",
             hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {own_key}",

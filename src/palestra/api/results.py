@@ -16,6 +16,7 @@ from palestra.analysis import (
     Selection,
     SelectionCriteria,
     TaskVerdict,
+    environment_arguments,
     html_table,
     load_run,
     rollout_files,
@@ -29,7 +30,6 @@ from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
 from palestra.api.runs import RunProfile, profile, select
 from palestra.api.waiting import away_from_loop, run_blocking
-from palestra.config import ENVIRONMENT_FILE
 from palestra.doctor import Diagnosis
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import TaskIndex
@@ -478,16 +478,10 @@ def _environment_argument(manifest: Manifest) -> str:
 
     Raises ConfigError: it is not the only one.
     """
-    servers = manifest.semantics.get("servers") or {}
-    resources = [s for s in servers.values() if s.get("type") == "resources_servers"]
-    if len(resources) != 1:
+    names = environment_arguments(manifest)
+    if len(names) != 1:
         raise ConfigError(
-            f"the run has {len(resources)} environments",
+            f"the run has {len(names)} environments",
             hint="name the one that verifies: run.reverify(environment=…)",
         )
-    [server] = resources
-    settings = server.get("settings") or {}
-    if server.get("implementation") != ENVIRONMENT_FILE:
-        return str(server.get("implementation"))
-    class_name = settings.get("class_name")
-    return f"{settings['path']}:{class_name}" if class_name else str(settings["path"])
+    return names[0]

@@ -20,7 +20,8 @@ from palestra.api.fleet_connection import (
     Tell,
     unless,
 )
-from palestra.api.models import FORMS, ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
@@ -50,8 +51,22 @@ from palestra.rollouts import (
     scored_beside,
     stopped_rows,
 )
-from palestra.schema import JsonDict, JsonObject, RunPaths
-from palestra.settings import EvalArgs, ReverifyArgs, existing_path, existing_paths, load
+from palestra.schema import (
+    FAILURES_ENDING,
+    JsonDict,
+    JsonObject,
+    RunPaths,
+    bare_name,
+    run_beside,
+)
+from palestra.settings import (
+    MODEL_FORMS,
+    EvalArgs,
+    ReverifyArgs,
+    existing_path,
+    existing_paths,
+    load,
+)
 from palestra.system import shown
 
 SAY_EVERY_S: Final = 5.0
@@ -174,7 +189,8 @@ def prepared_reverification(
     args = args.model_copy(update={"rollouts": _rollouts_file(args.rollouts)})
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
-    paths_read = (args.rollouts, *_inputs(args), failures, _own_inputs(args))
+    scored = args.scored or scored_beside(args.rollouts)
+    paths_read = (args.rollouts, *_inputs(args), failures, scored, _own_inputs(args))
     sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
@@ -203,7 +219,8 @@ def prepared_reverification(
             unverified=unverified,
         )
         checked = stored.check()
-        for text in (*checked.notices, *_taken_from(tasks)):
+        warning = unlike_the_runs(scored or args.rollouts, config, checked.servers)
+        for text in (*filter(None, [warning]), *checked.notices, *_taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
         models = args.fresh_judge or args.judge is not None or unverified is not None
@@ -218,12 +235,14 @@ def prepared_reverification(
 
 
 def _rollouts_file(rollouts: Path) -> Path:
-    """Return the file of a run that is named by its folder; another path unchanged.
+    """Return the file of a run that is named by its folder, or by a file beside its output; another
+    path, and the failures file, unchanged.
 
     Raises InputDataError: the folder has several files of scored rows.
     """
     if not rollouts.is_dir():
-        return rollouts
+        is_failures = bare_name(rollouts).endswith(FAILURES_ENDING)
+        return rollouts if is_failures else run_beside(rollouts) or rollouts
     outputs = outputs_of(rollouts)
     if len(outputs) == 1:
         return outputs[0]
@@ -242,7 +261,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
             failure_classes=args.failure_classes,
         )
         if len(answers):
-            report(f"{shown(args.rollouts)}: {answers.told()}")
+            report(f"{shown(args.rollouts)}: {answers.summary()}")
         return answers if len(answers) else None
     path = failures_beside(args.rollouts)
     if not path.is_file():
@@ -251,7 +270,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     if not len(answers):
         return None
     advice = "" if args.with_failures else "; --with-failures verifies those, too"
-    report(f"{shown(path.absolute())}: {answers.told()}{advice}")
+    report(f"{shown(path.absolute())}: {answers.summary()}{advice}")
     return answers if args.with_failures else None
 
 
@@ -335,7 +354,7 @@ def _refuse_missing_judges(config: ResolvedConfig, servers: Iterable[str], optio
             if judge not in config.instances:
                 raise ConfigError(
                     f"there is no judge to ask: {server} asks {judge}, and nothing configures it",
-                    hint=f"name the judge's model: {option} {FORMS}",
+                    hint=f"name the judge's model: {option} {MODEL_FORMS}",
                     cause=KnownCause.NO_JUDGE,
                 )
 

@@ -297,7 +297,7 @@ async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
 
 def _lateness(printed: str, timeout_s: float) -> str:
     author = place_on(printed)
-    where = f": it was in {author.function}, {author.file}:{author.line}" if author.file else ""
+    where = f": it was{author.in_sentence()}" if author.file else ""
     return Phrase(
         "not done within {seconds} s (`palestra test --timeout`){where}",
         seconds=f"{timeout_s:g}",

@@ -19,7 +19,7 @@ import orjson
 from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
-from palestra.programs import has_flags, typed_program, with_commands_of
+from palestra.programs import has_flags, typed_program, with_commands_of, with_settings_of
 from palestra.system import exit_in_order, exit_quickly
 
 if TYPE_CHECKING:
@@ -129,9 +129,10 @@ def hint_of(error: PalestraError) -> str:
 
 def in_words_called(text: str) -> str:
     """Return `text` with quoted commands of `palestra` in the words of the program that the user
-    called.
+    called, and overrides as the flags of the command that was typed.
     """
-    return with_commands_of(typed_program(), text)
+    typed = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return with_settings_of(typed, with_commands_of(typed_program(), text))
 
 
 def _known_hint(error: PalestraError) -> str:

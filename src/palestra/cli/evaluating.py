@@ -8,6 +8,7 @@ from palestra.cli.console import command_line, masking, notice, say, say_json
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.profiling_commands import profile_files
 from palestra.cli.watching import watching
+from palestra.rollouts import refuse_events_in
 from palestra.schema import RunPaths
 from palestra.settings import EvalArgs
 
@@ -23,6 +24,7 @@ def evaluate(args: EvalArgs, overrides: list[str]) -> int:
 def _evaluate(evaluation: Evaluation, args: EvalArgs) -> int:
     config, collecting = evaluation.config, evaluation.collecting
     settings = replace(evaluation.settings, command=command_line(config.secrets))
+    refuse_events_in(RunPaths(settings.output_jsonl_fpath), collecting.json_events)
     with (
         watching(
             collecting.progress, collecting.json_events, lag_threshold_s=collecting.watchdog

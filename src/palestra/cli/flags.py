@@ -4,6 +4,7 @@ A settings model is imported when its command is called, so that `palestra --hel
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -25,11 +26,12 @@ from typing import (
 import typer
 from typer.core import TyperCommand
 
-from palestra.cli.console import guarded, stdout_for_json
+from palestra.cli.console import fail, guarded, stdout_for_json
 from palestra.cli.entry import imported
 from palestra.cli.gym.grammar import INPUT, repeated_input
 from palestra.cli.usage import UsageError
-from palestra.config import Flag, NamedFile
+from palestra.config import Flag, NamedFile, contradicting_override
+from palestra.errors import ConfigError
 
 if TYPE_CHECKING:  # it takes as long to import as all of this
     from pydantic import BaseModel
@@ -37,6 +39,8 @@ if TYPE_CHECKING:  # it takes as long to import as all of this
 
 Flags = dict[str, Any]
 """The flags that the user gave, by the names of the settings."""
+OVERRIDES: Final = "overrides"
+"""The parameter of the commands that take overrides."""
 AS_JSON: Final = "as_json"
 """The setting `--json` of the commands that can print their result as one JSON document."""
 JsonFlag = Annotated[
@@ -72,7 +76,7 @@ def settings_command(
     def add(function: Function) -> Function:
         @cache
         def make_command() -> Any:
-            return _command(function, flags(), settings)
+            return _command(function, flags(), settings, models)
 
         def flags() -> dict[str, inspect.Parameter]:
             parameters: dict[str, inspect.Parameter] = {}
@@ -138,12 +142,15 @@ def _command(
     function: Callable[..., None],
     flags: Mapping[str, inspect.Parameter],
     settings: dict[str, Any],
+    models: Sequence[str],
 ) -> Any:
     """Return the Typer command with the models' flags and the parameters of `function`."""
     _, *own_parameters = inspect.signature(function, eval_str=True).parameters.values()
 
     def call(**values: Any) -> None:
         used = {name: value for name in flags if (value := values.pop(name)) is not None}
+        if used and (overrides := values.get(OVERRIDES)):
+            _refuse_contradictions(used, overrides, models)
         with stdout_for_json() if used.get(AS_JSON) else nullcontext():
             function(used, **values)
 
@@ -157,6 +164,26 @@ def _command(
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(**settings)(call)
     return typer.main.get_command(app)
+
+
+def _refuse_contradictions(
+    flags: Mapping[str, Any], overrides: Sequence[str], models: Sequence[str]
+) -> None:
+    """Exit with an error when a flag and an override give one setting two values."""
+    from palestra.settings import COMMAND_SETTINGS, REQUEST_FLAGS, flags_of, is_typed
+
+    for name, value in flags.items():
+        setting = REQUEST_FLAGS.get(name) or (name if name in COMMAND_SETTINGS else "")
+        override = contradicting_override(setting, value, overrides) if setting else ""
+        if override:
+            names = [flag for model in models for flag in flags_of(imported(model), name)]
+            typed = next((flag for flag in names if is_typed(flag, sys.argv[1:])), names[0])
+            fail(
+                ConfigError(
+                    f"{typed} and {override} give two values to one setting",
+                    hint=f"leave {typed} or the override out",
+                )
+            )
 
 
 def parameters_of(

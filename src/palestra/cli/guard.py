@@ -340,6 +340,7 @@ class Guard:
 
     def _recorded(self, error: "CallError", lasted_s: float) -> "Outcome | None":
         from palestra.rollouts import record_afterwards, record_stopped
+        from palestra.schema import ReverifyCommand
 
         work = self._work()
         self._leave_word(error.message, error.hint, error)
@@ -352,7 +353,7 @@ class Guard:
             error,
             max_attempts=work.get("max_attempts", 1),
             elapsed_s=lasted_s,
-            reverify_command=work.get("reverify_command", ""),
+            reverify_command=ReverifyCommand.of(work.get("reverify_command")),
         )
         return None if result is None else result.outcome
 

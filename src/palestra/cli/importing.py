@@ -44,12 +44,15 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     them.
     """
     _refuse_what_cannot_be(args)
-    prompt = load_prompt(existing_path(args.prompt)) if args.prompt else None
+    prompt_file = existing_path(args.prompt) if args.prompt else None
+    prompt = load_prompt(prompt_file) if prompt_file else None
     columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
     config = _config(args.environment, overrides)
     with masking(config.secrets | credentials_in(os.environ)), _sources(args, config) as sources:
         output = args.output or _usual_output(sources)
-        written = write_rows(sources, records_of, columns.row, output, doors=_doors(config))
+        written = write_rows(
+            sources, records_of, columns.row, output, doors=_doors(config), prompt=prompt_file
+        )
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
     say("  datasets:")
@@ -153,7 +156,8 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
     config = load(overrides, ng=ng, extra=extra, require_all=False, required=())
     warn_all(config.warnings)
     args = args_from(RenderArgs, config.tree)
-    prompt = load_prompt(existing_path(args.prompt_config))
+    prompt_file = existing_path(args.prompt_config)
+    prompt = load_prompt(prompt_file)
 
     def filled(row: Any) -> JsonDict:
         if not isinstance(row, Mapping):
@@ -164,6 +168,9 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
     for source in sources:
         if not source.is_file():
             raise missing_file(source, "the input file")
-    written = write_rows(sources, read_jsonl, filled, Path(args.output_jsonl_fpath))
+    written = write_rows(
+        sources, read_jsonl, filled, Path(args.output_jsonl_fpath), prompt=prompt_file
+    )
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
+    warn_all(filter(None, [prompt.warning(prompt_file)]))
     return 0

@@ -27,8 +27,12 @@ def list_components(args: ListArgs) -> int:
         say_json([summary.to_dict() for summary in summaries])
         return 0
     if not summaries and words:
-        components = api.list_components((), kinds)
-        names = {text for summary in components for text in (summary.name, summary.domain) if text}
+        names = {
+            text
+            for summary in api.list_components((), kinds)
+            for text in (summary.name, summary.domain)
+            if text
+        }
         other_kinds = ", ".join(kind for kind in api.KINDS if kind != "environments")
         raise ConfigError(
             f"nothing matches {' '.join(words)!r}{did_you_mean(' '.join(words), names)}",

@@ -15,7 +15,7 @@ from palestra.config import masked_texts
 from palestra.errors import ConfigError, InputDataError
 from palestra.records import RolloutRecord, rollout_key, rollout_record
 from palestra.rollouts import outputs_of
-from palestra.schema import bare_name
+from palestra.schema import RunPaths, bare_name
 from palestra.settings import ViewArgs
 from palestra.system import shown
 from palestra.viewer import (
@@ -33,6 +33,7 @@ from palestra.viewer import (
 
 _ANSWER_CHARACTERS: Final = 60
 _NAMED: Final = 5
+_HTML: Final = frozenset({".html", ".htm"})
 
 
 def print_runs(args: ViewArgs, run_places: Places, rollout: str | None) -> None:
@@ -153,7 +154,18 @@ def _text_row(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def export_matching(args: ViewArgs, run_places: Places, path: Path) -> int:
-    """Write the rollouts that match as one HTML file."""
+    """Write the rollouts that match as one HTML file. Raises ConfigError: `path` is a file of a run."""
+    for run_place in run_places.runs:
+        if any(RunPaths(output).writes(path) for output in run_place.outputs):
+            raise ConfigError(
+                f"--export: {shown(path)} is a file of the run {shown(run_place.path)}",
+                hint="name another file",
+            )
+    if path.exists() and path.suffix not in _HTML:
+        raise ConfigError(
+            f"--export: {shown(path)} exists, and its name is not of an HTML file",
+            hint="name another file, such as rollouts.html",
+        )
     with _opened(args, _only("--export", args.paths, run_places)) as run:
         snapshot = whole_snapshot(run)
         rows = matching_rows(snapshot, args.filter)

@@ -17,6 +17,7 @@ standard library are imported by the functions that need them.
 
 from palestra.config.capture import CaptureSettings, capture_settings
 from palestra.config.compose import compose
+from palestra.config.contradictions import contradicting_override
 from palestra.config.domains import domain_problems
 from palestra.config.environment_files import (
     ENVIRONMENT_AGENT,
@@ -29,6 +30,7 @@ from palestra.config.environment_files import (
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, Domain
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
+from palestra.config.needed_files import files_needed
 from palestra.config.overrides import (
     Override,
     OverrideAction,
@@ -112,6 +114,7 @@ __all__ = [
     "capture_settings",
     "compose",
     "config_from_tree",
+    "contradicting_override",
     "did_you_mean",
     "did_you_mean_path",
     "domain_problems",
@@ -119,6 +122,7 @@ __all__ = [
     "environment_of",
     "environment_tree",
     "extra_roots",
+    "files_needed",
     "find_references",
     "find_secrets",
     "flag",

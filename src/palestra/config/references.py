@@ -27,7 +27,8 @@ def check_references(instances: Mapping[str, InstanceConfig]) -> None:
     """Raise one error that lists every reference to a missing instance or to one of another type."""
     problems = [
         Problem(
-            f"{instance.name}: {dotted(steps) or 'settings'} {problem}",
+            f"{instance.file_start(steps[0]) if steps else ''}{instance.name}: "
+            f"{dotted(steps) or 'settings'} {problem}",
             key=dotted((instance.name, instance.type, instance.implementation, *steps)),
             cause=KnownCause.MISSING_REFERENCE,
         )

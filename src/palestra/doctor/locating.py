@@ -10,7 +10,7 @@ from typing import Final
 from palestra.doctor.reading import LogObservation
 from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
 from palestra.errors import BadInput
-from palestra.schema import TASK_INDEX, RunPaths, read_jsonl
+from palestra.schema import TASK_INDEX, RunPaths, read_jsonl, run_beside
 
 LOG_SUFFIXES: Final = frozenset({".log", ".out", ".err"})
 LOG_NAMES: Final = frozenset({"log", "stdout", "stderr"})
@@ -73,6 +73,8 @@ def _of_file(path: Path) -> LocatedFiles:
         if path.name.endswith(ending):
             output = path.with_name(path.name.removesuffix(ending) + ".jsonl")
             return LocatedFiles((output,), tuple(_logs_beside(output)))
+    if not _is_events(path) and (run_output := run_beside(path)) is not None:
+        return LocatedFiles((run_output,), tuple(_logs_beside(run_output)))
     if path.suffix == ".jsonl" and not _is_events(path):
         _check_results(path)
         return LocatedFiles((path,), tuple(_logs_beside(path)))

@@ -14,6 +14,7 @@ from palestra.errors.causes import (
 )
 from palestra.errors.envelope import (
     add_hop,
+    add_question,
     add_row,
     class_of,
     excerpt,
@@ -29,6 +30,7 @@ from palestra.errors.extras import (
     MissingExtra,
     ModuleNotProvided,
     NotProvided,
+    not_provided_text,
     require_extra,
 )
 from palestra.errors.phrases import Phrase
@@ -111,11 +113,13 @@ __all__ = [
     "VerifierError",
     "WrongSetting",
     "add_hop",
+    "add_question",
     "add_row",
     "class_of",
     "excerpt",
     "from_body",
     "mask_error",
+    "not_provided_text",
     "readable",
     "require_extra",
     "reword",

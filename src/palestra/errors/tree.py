@@ -232,6 +232,8 @@ class CallEvidence:
     problems: tuple[FieldProblem, ...] = field(default=())
     traceback: str = ""
     """The last frames of the environment's own code, when it raised."""
+    judge_question: str = ""
+    """What the judge was asked, when a judge failed; the end of a long question is left out."""
     retry_after_s: float | None = None
     """Seconds after which the endpoint allows a retry, if it sent them."""
 

@@ -30,6 +30,8 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 """The paths of which a server of each type has at least one."""
 _ABSENT: Final = frozenset({404, 501})
 """Statuses of a GET of a path that a server does not have; of one that takes a POST it is 405."""
+_UNNAMED: Final = "FastAPI"
+"""What FastAPI calls an application whose author gave no name."""
 
 
 async def await_remote(
@@ -80,12 +82,28 @@ async def why_silent(url: str, http: HttpTransport) -> str:
 
 
 async def _check_identity(running: RunningInstance, http: HttpTransport, token: str) -> None:
-    """Raise ServerDied: the program that answers has no path of a server of this type."""
+    """Log when the resources server that answers has another name than `running`.
+
+    Raises ServerDied: it has no path of a server of this type.
+    """
     paths = _PATHS.get(running.server_type, ())
     url = running.urls[0]
     try:
-        published = _published_paths(await _get(http, f"{url}/openapi.json", token))
+        name, published = _described(await _get(http, f"{url}/openapi.json", token))
         if not published.isdisjoint(paths):
+            if running.server_type == ServerType.RESOURCES and name not in {
+                running.name,
+                _UNNAMED,
+            }:
+                # Nothing else tells it apart: its rewards look like those of the right one.
+                logger.warning(
+                    "%s at %s calls itself %s: if that is not the server that was meant, correct "
+                    "the host and port of %s",
+                    running.name,
+                    url,
+                    name,
+                    running.name,
+                )
             return
         # An author may publish no document, or leave a path out of it.
         replies = [await _get(http, url + path, token) for path in paths]
@@ -99,14 +117,23 @@ async def _check_identity(running: RunningInstance, http: HttpTransport, token: 
         )
 
 
-def _published_paths(reply: HttpReply) -> AbstractSet[str]:
-    """Return the paths in a reply with an OpenAPI document; none when it has no document."""
+def _described(reply: HttpReply) -> tuple[str, AbstractSet[str]]:
+    """Return the name and the paths in a reply with an OpenAPI document.
+
+    Without a document: `_UNNAMED` and no paths.
+    """
     try:
         document = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
-        return frozenset()
-    paths = document.get("paths") if isinstance(document, dict) else None
-    return paths.keys() if isinstance(paths, dict) else frozenset()
+        return _UNNAMED, frozenset()
+    if not isinstance(document, dict):
+        return _UNNAMED, frozenset()
+    info, paths = document.get("info"), document.get("paths")
+    title = info.get("title") if isinstance(info, dict) else None
+    return (
+        title if isinstance(title, str) else _UNNAMED,
+        paths.keys() if isinstance(paths, dict) else frozenset(),
+    )
 
 
 async def _get(http: HttpTransport, url: str, token: str) -> HttpReply:

@@ -29,6 +29,7 @@ from palestra.programs.spelling import (
     with_commands_of,
     with_flags_of,
 )
+from palestra.programs.typed_settings import with_settings_of
 
 __all__ = [
     "CALLS",
@@ -58,4 +59,5 @@ __all__ = [
     "with_arguments",
     "with_commands_of",
     "with_flags_of",
+    "with_settings_of",
 ]

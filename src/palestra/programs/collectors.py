@@ -18,7 +18,7 @@ _COLLECTORS: Final = (
     ("nemo_gym_e2e_collect_rollouts",),
 )
 """The commands that take rows and write rollouts."""
-_CALLS: Final = ("palestra.evaluate(", "palestra.collect(")
+CALLS: Final = ("palestra.evaluate(", "palestra.collect(")
 """How calls in Python that do so begin."""
 
 
@@ -40,7 +40,7 @@ def collector_program(recorded: str) -> str:
     """Return the program that a recorded command calls, as `with_flags_of` takes it: `python` for a
     call in Python, and `palestra` for a command that collects no rollouts.
     """
-    if recorded.startswith(_CALLS):
+    if recorded.startswith(CALLS):
         return PYTHON
     words, _ = collector_of(recorded)
     return " ".join(words[:2] if words[1:2] == ("gym",) else words[:1]) or PALESTRA

@@ -66,7 +66,7 @@ _ALWAYS: Final[Mapping[str, str]] = {"profile": "allow_partial", "reverify": "wi
 _RUN: Final = "RUN"
 """What stands for a run in a command."""
 _AGAIN: Final = re.compile(
-    r"; or start again: `--on-stale restart` \(or `--overwrite`\) moves that run to <name>\.bak"
+    r"; or start again: `--on-stale restart` \(or `--overwrite`\) moves the files of that run to names with \.bak"
 )
 """Advice to replace a run, which `evaluate` and `collect` do not do."""
 _OVERWRITES: Final = re.compile(r"start again with --overwrite")

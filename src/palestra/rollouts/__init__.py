@@ -24,8 +24,10 @@ from palestra.rollouts.events import (
     end_events,
     events_problem,
     open_for_events,
+    refuse_events_in,
 )
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
+from palestra.rollouts.file_kinds import kind_of, why_no_rollouts
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.lineage import SelectedFrom, provenance_path
 from palestra.rollouts.manifest import (
@@ -177,6 +179,7 @@ __all__ = [
     "in_flight_lines",
     "intended",
     "is_being_written",
+    "kind_of",
     "load_prompt",
     "materialize",
     "merge",
@@ -192,6 +195,7 @@ __all__ = [
     "read_manifest",
     "record_afterwards",
     "record_stopped",
+    "refuse_events_in",
     "repair",
     "reverify_command",
     "rows_to_verify",
@@ -208,6 +212,7 @@ __all__ = [
     "unknown_field",
     "unused_reverified",
     "whole_or_absent",
+    "why_no_rollouts",
     "why_not_writable",
     "why_unscored",
     "with_seed",

@@ -45,8 +45,10 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     RolloutKey,
+    RunPaths,
 )
 from palestra.settings import InvalidSettings, SettingProblem
+from palestra.system import shown
 
 FLUSH_EVERY_S: Final = 0.5
 FLUSH_BYTES: Final = 1 << 18
@@ -59,6 +61,8 @@ END_WITHIN_S: Final = 1.0
 """The maximum time in seconds to write `run_ended` to a slow reader, when the guard process of a
 killed run writes it."""
 
+_FIRST_BYTES: Final = b'{"event":'
+"""How each line of an event file begins."""
 _DESCRIPTORS = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _NUMBERED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 
@@ -68,11 +72,21 @@ def events_problem(sentence: str) -> SettingProblem:
     return SettingProblem("json_events", ("--json-events",), sentence)
 
 
+def refuse_events_in(paths: RunPaths, target: str | None) -> None:
+    """Raise InvalidSettings: events would be added to a file that the run itself writes."""
+    if target is None or target == "-" or not paths.writes(Path(target)):
+        return
+    sentence = f"{target!r} is a file of the run itself, whose --output is {shown(paths.output)}"
+    raise InvalidSettings.of(
+        [events_problem(sentence)], hint=f"name another file, such as {shown(paths.events)}"
+    )
+
+
 def open_for_events(target: str) -> int:
     """Open `target` for appending events and return the file descriptor. `target`: a path, `-` for
     standard output, `/dev/stderr`, or a pipe.
 
-    Raises InvalidSettings: it cannot be written.
+    Raises InvalidSettings: it cannot be written, or it is a file of anything else.
     """
     numbered = _NUMBERED.fullmatch(target)
     number = int(numbered.group(1)) if numbered else _DESCRIPTORS.get(target)
@@ -80,6 +94,7 @@ def open_for_events(target: str) -> int:
         if number is not None:
             # Not opened anew: a file's position would be lost, and a socket has no name.
             return os.dup(number)
+        _refuse_lines_of_others(target)
         # Without waiting: a named pipe that nobody reads is an error, not a reason to hang.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
         fd = os.open(target, flags, 0o666)
@@ -92,6 +107,18 @@ def open_for_events(target: str) -> int:
         ) from error
     os.set_blocking(fd, True)
     return fd
+
+
+def _refuse_lines_of_others(target: str) -> None:
+    """Raise InvalidSettings: the file at `target` does not begin with an event."""
+    path = Path(target)
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        start = file.read(len(_FIRST_BYTES))
+    if not _FIRST_BYTES.startswith(start):
+        sentence = f"{target!r} exists, and it is no file of events"
+        raise InvalidSettings.of([events_problem(sentence)], hint="name a new file")
 
 
 @final

@@ -9,9 +9,10 @@ from typing import Final
 
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
+from palestra.rollouts.file_kinds import why_no_rollouts
 from palestra.rollouts.manifest import Manifest, read_manifest
 from palestra.rollouts.same_run import setting_differences
-from palestra.schema import RunPaths, bare_name, with_compressed
+from palestra.schema import RunPaths, bare_name, run_beside, with_compressed
 
 MANIFEST_SUFFIX: Final = "_manifest.json"
 _INPUTS_SUFFIX: Final = "_materialized_inputs.jsonl"
@@ -29,12 +30,13 @@ def outputs_of(name: Path | str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
         return _outputs_in(path)
-    stem = bare_name(path).removesuffix(".jsonl")
-    for ending in (MANIFEST_SUFFIX, "_materialized_inputs", "_failures", "_report.html"):
-        stem = stem.removesuffix(ending)
-    output = path.with_name(f"{stem}.jsonl")
-    recorded = (with_compressed(file) for file in RunPaths(output).recorded())
-    if any(file is not None for file in recorded):
+    if (run_output := run_beside(path)) is not None:
+        return [run_output]
+    output = path.with_name(f"{bare_name(path).removesuffix('.jsonl')}.jsonl")
+    recorded = [file for file in RunPaths(output).recorded() if with_compressed(file) is not None]
+    if recorded == [output] and (what := why_no_rollouts(with_compressed(output) or output)):
+        raise InputDataError(f"{name} {what}", hint="`palestra runs` lists the runs")
+    if recorded:
         return [with_compressed(output) or output]
     problem = (
         f"{name} is no file of a run"

@@ -121,6 +121,12 @@ class RunPaths:
         )
         return path.parent == self.output.parent and (is_beside or name == bare_name(self.output))
 
+    def writes(self, path: Path) -> bool:
+        """Whether the run writes a file at `path`, now or later, packed or not; by its name, or
+        through a link. The file of its events is not meant, as the user names that one.
+        """
+        return _unpacked(path) in map(_unpacked, (*self.all(), self._sibling(_TASKS)))
+
     def recorded(self) -> tuple[Path, ...]:
         """Return every file that a run writes."""
         return (
@@ -138,6 +144,24 @@ class RunPaths:
     def all(self) -> tuple[Path, ...]:
         """Return the paths of all files, whether they exist or not."""
         return (*self.recorded(), *self.derived(), self.report)
+
+
+def run_beside(path: Path) -> Path | None:
+    """Return the output of the run of which `path` is another file, by its name: a manifest, the
+    inputs, a report and so on. None for an output, and where no such run is in the folder. The output
+    may not exist, as of a run without a scored row.
+    """
+    own_files = RunPaths(path)
+    if own_files.manifest.exists() or with_compressed(own_files.materialized_inputs):
+        return None
+    name = bare_name(path)
+    for ending in _COMPANION_ENDINGS:
+        stem = name.removesuffix(ending)
+        run = RunPaths(path.with_name(f"{stem}.jsonl"))
+        if stem and stem != name and any(map(with_compressed, run.recorded())):
+            return with_compressed(run.output) or run.output
+    runs = _runs_owning(path) if name.endswith(_TASKS) else iter(())
+    return next((with_compressed(run.output) or run.output for run in runs), None)
 
 
 def goes_with_a_run(path: Path) -> bool:
@@ -177,6 +201,11 @@ def _common_beginning(names: Sequence[str]) -> str:
 def bare_name(path: Path) -> str:
     """Return the file's name without a compression suffix."""
     return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
+
+
+def _unpacked(path: Path) -> Path:
+    resolved = path.resolve()
+    return resolved.with_name(bare_name(resolved))
 
 
 def with_compressed(path: Path) -> Path | None:

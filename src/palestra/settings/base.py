@@ -87,10 +87,11 @@ class InvalidSettings(ConfigError):
 class Settings(BaseModel):
     """The settings of a command. A field with a description is also a flag.
 
+    Every number must be finite: `nan` is neither below nor above a limit, so no check refuses it.
     The validator of a model is built on first use, because a command's help only needs the fields.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, allow_inf_nan=False)
 
 
 class JsonArgs(Settings):

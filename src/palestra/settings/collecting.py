@@ -3,7 +3,7 @@ validation.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -36,9 +36,9 @@ from palestra.settings.collection import (
     InputFile,
     Share,
 )
-from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters
+from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters, no_text_in
 
-NO_END: Final = frozenset({"none", "null", "never"})
+NO_END: Final = frozenset({"none", "null", "never", "inf"})
 """Texts that turn a limit off, like 0."""
 
 
@@ -94,6 +94,21 @@ _PARAMETER_RANGES: Final[Mapping[str, tuple[int, float]]] = {
 """The ranges of a request's parameters that every endpoint has."""
 
 
+def _not_finite(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the dotted key and the value of each number that JSON lacks: nan and the infinities."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key, value
+    items = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for step, item in items:
+        yield from _not_finite(item, f"{key}.{step}" if key else str(step))
+
+
 class SkillsArgs(Settings):
     """The setting `skills`. `path`: the folder of the agents' skills."""
 
@@ -118,7 +133,7 @@ class PatienceArgs(Settings):
     @field_validator("patience")
     @classmethod
     def _ends(cls, value: float | None) -> float | None:
-        return value if value and math.isfinite(value) else None
+        return value or None
 
 
 class RunArgs(PatienceArgs):
@@ -140,7 +155,6 @@ class RunArgs(PatienceArgs):
     rollout_timeout: float = Field(
         default=3600.0,
         gt=0,
-        allow_inf_nan=False,
         description="Seconds that one attempt may take.",
     )
     max_attempts: int = Field(default=3, ge=1, description="Attempts per rollout.")
@@ -232,6 +246,10 @@ class CollectArgs(RunArgs):
             raise of_key(
                 name, f"is no parameter of a request (did you mean {near!r}?)", value[name]
             )
+        for name in no_text_in(value.get("metadata")):
+            raise of_key(f"metadata.{name}", "should be a text", value["metadata"][name])
+        for key, infinite in _not_finite(value):
+            raise of_key(key, "should be a finite number", infinite)
         for name, (lowest, highest) in _PARAMETER_RANGES.items():
             number = value.get(name)
             if number is not None and not lowest <= float(number) <= highest:
@@ -295,6 +313,7 @@ class CollectArgs(RunArgs):
             return tuple(map(InputFile, files))
         dataset_files = datasets_of(config, self.split or "")
         if not dataset_files:
+            refuse_no_config(config, f"of type {self.split}")
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="list datasets under an agent: {name, type, jsonl_fpath}; or pass a file "
@@ -302,6 +321,20 @@ class CollectArgs(RunArgs):
                 cause=KnownCause.NO_DATASET,
             )
         return dataset_files
+
+
+def refuse_no_config(config: ResolvedConfig, datasets: str) -> None:
+    """Raise ConfigError when `config` has no server, because the command names no config file.
+
+    `datasets`: which datasets the command needs, for the message.
+    """
+    if config.instances:
+        return
+    raise ConfigError(
+        f"there are no datasets {datasets}: no config file is given, and datasets are listed there",
+        hint="name the config files, those of a running fleet too: --config FILE",
+        cause=KnownCause.NO_DATASET,
+    )
 
 
 def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:

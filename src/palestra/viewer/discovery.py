@@ -2,7 +2,6 @@
 
 import glob
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,18 @@ from typing import Final
 
 from palestra.analysis import rollout_files
 from palestra.errors import InputDataError
-from palestra.rollouts import MANIFEST_SUFFIX, argument_of, output_beside, outputs_of, runs_of
+from palestra.rollouts import (
+    MANIFEST_SUFFIX,
+    argument_of,
+    kind_of,
+    output_beside,
+    outputs_of,
+    runs_of,
+)
 from palestra.schema import (
-    AGENT_REF,
-    FAILURE_CLASS,
-    TASK_INDEX,
     RunPaths,
     bare_name,
     goes_with_a_run,
-    open_packed,
     with_compressed,
 )
 
@@ -30,7 +32,6 @@ _DERIVED: Final = (".html", ".json")
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__"})
 _JOBS_FOLDER: Final = "cluster"
 """A run over many jobs keeps plans, inputs and logs in it. A run may have this name, too."""
-_FIRST_LINE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,42 +177,6 @@ def _files(folder: Path) -> list[Path]:
 
 def _may_be_output(path: Path) -> bool:
     return bare_name(path).endswith(".jsonl") and not goes_with_a_run(path)
-
-
-def kind_of(path: Path) -> str:
-    """Return what the first line of a file is: `rollouts`, `outcomes`, `failures`, `inputs`,
-    `dataset`, `empty`, or `other` for no JSON object.
-    """
-    try:
-        with open_packed(path) as file:
-            line = file.readline(_FIRST_LINE_BYTES)
-            while line and not line.strip():
-                line = file.readline(_FIRST_LINE_BYTES)
-    except (OSError, EOFError, ValueError):
-        return "other"
-    if not line:
-        return "empty"
-    if len(line) == _FIRST_LINE_BYTES:
-        return "rollouts" if b'"response"' in line else "other"
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return "other"
-    return _kind_of_row(row) if isinstance(row, dict) else "other"
-
-
-def _kind_of_row(row: dict[str, object]) -> str:
-    if row.get(FAILURE_CLASS):
-        return "failures"
-    if "response" in row:
-        return "rollouts"
-    if "outcome" in row and "reward" in row:
-        return "outcomes"
-    if TASK_INDEX in row and "responses_create_params" in row:
-        return "inputs"
-    if "responses_create_params" in row or AGENT_REF in row:
-        return "dataset"
-    return "rollouts" if "reward" in row else "other"
 
 
 _INSTEAD: Final = {

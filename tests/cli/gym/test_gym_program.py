@@ -115,10 +115,11 @@ def test_a_resources_server_with_a_domain_that_is_none_is_refused(
 
     done = gym(world, *words, "--config", "c.yaml", world.head)
 
-    refused = (
-        "Error: s.resources_servers.mcqa.domain: 'maths' is not a domain; did you mean 'math'?"
+    place = "c.yaml: s.resources_servers.mcqa.domain"
+    assert (done.code, done.out) == (
+        1,
+        f"Error: {place}: 'maths' is not a domain; did you mean 'math'?\n",
     )
-    assert (done.code, done.out) == (1, f"{refused}\n")
 
 
 @pytest.mark.parametrize(

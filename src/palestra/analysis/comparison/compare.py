@@ -26,6 +26,7 @@ from palestra.analysis.views import (
     task_values,
     task_values_filled,
 )
+from palestra.config import did_you_mean
 from palestra.errors import InputDataError
 from palestra.metrics import REWARD, FloatArray, IntArray, component_fields
 
@@ -156,7 +157,13 @@ def comparison_of(
         b=_counts(b),
         tasks=len(pairs.tasks),
         settings=settings_that_differ(a, b, pairs),
-        notices=[*pairs.notices, *_selection_notices(a, b), *_notices(a), *_notices(b)],
+        notices=[
+            *pairs.notices,
+            *_component_notices(a, b),
+            *_selection_notices(a, b),
+            *_notices(a),
+            *_notices(b),
+        ],
         metrics=[replace(m, p_adjusted=p) for m, p in zip(metric_results, adjusted, strict=True)],
         better=int(np.sum(change > 0)),
         worse=int(np.sum(change < 0)),
@@ -194,7 +201,9 @@ class _Paired:
             raise InputDataError(
                 f"no task has the metric {metric.name} in both {self._a.rollouts} and "
                 f"{self._b.rollouts}",
-                hint="pass@k needs at least k scored rollouts of a task" if metric.k else "",
+                hint="pass@k needs at least k scored rollouts of a task"
+                if metric.k
+                else self._who_lacks(metric),
             )
         low, high = self._range(metric)
         limits = (low - high, high - low) if metric.of_reward else None
@@ -213,6 +222,14 @@ class _Paired:
             mcnemar=self._mcnemar(metric, values),
             requested=self._requested(metric, (low, high)),
         )
+
+    def _who_lacks(self, metric: Metric) -> str:
+        """Return which run lacks a field, with the nearest that it has; empty when none does."""
+        for side in (self._a, self._b):
+            fields = side.frame.rollouts.columns.values
+            if metric.field not in fields:
+                return f"{side.name} has no {metric.name}{did_you_mean(metric.field, fields)}"
+        return ""
 
     def scored(self, metric: Metric) -> _Values:
         """Return the values of a metric over scored rollouts, for the tasks that have a value in
@@ -315,6 +332,18 @@ def _counts(side: ComparedRun) -> RunCounts:
         failures=failures,
         unaccounted=int(np.sum(requests.outcome == NO_OUTCOME)),
     )
+
+
+def _component_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
+    """Yield a notice about the components of the reward that only one run has."""
+    of_a, of_b = (component_fields(side.frame.rollouts.columns) for side in (a, b))
+    texts = [
+        f"only {side.name} has {', '.join(names)}"
+        for side, names in ((a, sorted({*of_a} - {*of_b})), (b, sorted({*of_b} - {*of_a})))
+        if names
+    ]
+    if texts:
+        yield f"components of the reward that are not compared: {'; '.join(texts)}"
 
 
 def _selection_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:

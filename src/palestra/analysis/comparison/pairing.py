@@ -10,7 +10,7 @@ from palestra.analysis.fingerprints import Fingerprints, fingerprints, sampling,
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.load import load_run
 from palestra.analysis.samples import sample_reader
-from palestra.analysis.sources import rollout_files
+from palestra.analysis.sources import rollout_files, without_inputs
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray, TaskIndex
 from palestra.schema import RunPaths, with_compressed
@@ -41,13 +41,8 @@ def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) 
                 f"there are no rollouts at {path}",
                 hint="pass the file of scored rows of a run (.jsonl)",
             )
-        inputs = RunPaths(path).materialized_inputs
-        if with_compressed(inputs) is None:
-            raise InputDataError(
-                f"the materialized inputs of {path} do not exist: {inputs}",
-                hint="keep the files of a run in one folder; for the output of reverify, copy the "
-                f"materialized inputs of the run that it read to {inputs}",
-            )
+        if with_compressed(RunPaths(path).materialized_inputs) is None:
+            raise without_inputs(path, hint="keep the files of a run in one folder")
     frame = load_run(None, rollouts, allow_partial=True, allow_unscored=allow_unscored)
     return side_of(frame, rollouts, name=name)
 

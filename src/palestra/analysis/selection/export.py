@@ -23,8 +23,7 @@ def check_destination(out: Path, rollouts: Iterable[Path], *, overwrite: bool) -
 
     `rollouts`: the rollouts files of the run; files of this run are never overwritten.
     """
-    run_files = {path for run in rollouts for path in RunPaths(run).all()}
-    if out.exists() and any(path.exists() and out.samefile(path) for path in run_files):
+    if any(RunPaths(run).writes(out) for run in rollouts):
         raise InputDataError(f"{out} is a file of the run itself", hint="choose another --out")
     existing = [path for path in (out, provenance_path(out)) if path.exists()]
     if existing and not overwrite:

@@ -7,10 +7,11 @@ that are neither flags nor the command's own names are overrides in Hydra's gram
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from palestra.config import nearest, parse_overrides
+from palestra.config import contradicting_override, nearest, parse_overrides
 from palestra.errors import ConfigError, PalestraError
 from palestra.programs import Command, FlagKind, GymFlag, is_bare
 
@@ -86,6 +87,7 @@ def parse(command: Command, words: Sequence[str], *, program: str = PROGRAM) -> 
         if flag.setting and flag.key in scanned.flags
         for override in [override_of(flag, scanned.flags[flag.key])]
     ]
+    _refuse_contradictions(command, scanned)
     verbose = ["+verbose=true"] if scanned.verbose else []
     return Invocation(
         command.group,
@@ -99,6 +101,20 @@ def parse(command: Command, words: Sequence[str], *, program: str = PROGRAM) -> 
         program=program,
         words=tuple(words),
     )
+
+
+def _refuse_contradictions(command: Command, scanned: _Scanned) -> None:
+    """Raise UsageError: a flag and an override give one setting two values."""
+    for flag in command.flags if scanned.overrides else ():
+        if not flag.setting or flag.key not in scanned.flags:
+            continue
+        [flag_override] = parse_overrides([override_of(flag, scanned.flags[flag.key])])
+        if override := contradicting_override(flag.setting, flag_override.value, scanned.overrides):
+            name = flag.names[0]
+            raise UsageError(
+                f"{name} and {override} give two values to one setting",
+                hint=f"leave {name} or the override out",
+            )
 
 
 def _scan(command: Command, words: Sequence[str], called: str) -> _Scanned:
@@ -171,7 +187,7 @@ def _is_number(text: str) -> bool:
 
 
 def _number(flag: GymFlag, text: str) -> float:
-    if not _is_number(text):
+    if not _is_number(text) or isnan(float(text)):
         raise UsageError(f"{flag.names[0]} takes numbers, got {text}")
     return float(text)
 

@@ -23,6 +23,7 @@ from palestra.schema import (
     jsonl_lines,
     other_than_text,
     read_jsonl,
+    repeated_key,
 )
 from palestra.system import shown
 
@@ -105,18 +106,23 @@ def _lines(path: Path) -> Records:
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
-        yield from jsonl_lines(file)
+        yield from jsonl_lines(file, path=path)
 
 
 def _json(path: Path) -> Records:
     """Yield records from a list of objects, from the only list inside an object, or from one
     object.
     """
+    text = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        records: object = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+        records: object = orjson.loads(text)
     except orjson.JSONDecodeError:
         yield from _lines(path)  # many a .json holds a row a line
         return
+    if key := repeated_key(text, records):
+        raise InputDataError(
+            f"{path}: the key {key} is there twice", hint="a JSON object has each key once"
+        )
     if isinstance(records, Mapping):
         lists = [value for value in records.values() if isinstance(value, list)]
         if len(lists) > 1 and _are_splits(records):

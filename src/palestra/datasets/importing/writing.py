@@ -30,13 +30,17 @@ def write_rows(
     output: Path,
     *,
     doors: Sequence[RowEndpoint] = (),
+    prompt: Path | None = None,
 ) -> RowFile:
     """Convert each record that `reader` yields of the sources with `make`, and write the rows. `make`
     raises ValueError for a record that it cannot convert.
 
+    `prompt`: the file of the prompt's template, which is a source too.
+
     Raises InputDataError that lists every record without a valid row; no file is written then.
     """
-    if output.resolve() in {source.resolve() for source in sources}:
+    files = [*sources, *([] if prompt is None else [prompt])]
+    if output.resolve() in {file.resolve() for file in files}:
         raise InputDataError(f"{output} would replace its own source")
     problems = RowProblems()
     check = RowCheck(doors)

@@ -6,7 +6,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, CallEvidence, DeadlineExceeded, Hop, InfraError, add_hop
 from palestra.fleet.isolation.link import Ending, Hung, WorkerEnded
 from palestra.sandbox import CRASHES
-from palestra.server import TIME_LIMIT, AuthorsPlace, overran
+from palestra.server import TIME_LIMIT, overran
 from palestra.system import how_ended
 from palestra.transport import fault_of
 
@@ -40,7 +40,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
             return overran(server, path, place, ran_s)
         case WorkerEnded(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
-                f"{server}{path} crashed its process by {how_ended(code)}{_in(place)}",
+                f"{server}{path} crashed its process by {how_ended(code)}{place.in_sentence()}",
                 hint="a crash comes from native code: look at the C extensions that this line "
                 "calls",
                 evidence=CallEvidence(traceback=str(place)),
@@ -67,7 +67,3 @@ def out_of_memory(server: str, path: str) -> CallError:
         f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
         hint=f"use less memory, {_INSIDE} without a limit",
     )
-
-
-def _in(author: AuthorsPlace) -> str:
-    return f" in {author.function}, {author.file}:{author.line}" if author.file else ""

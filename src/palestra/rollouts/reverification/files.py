@@ -127,14 +127,7 @@ def check_places(
     paths: ReverifyPaths, sources: Collection[Path], *, overwrite: bool, resume: bool
 ) -> None:
     """Raise InputDataError: writing these files would overwrite existing data."""
-    source_paths = {source.resolve() for source in sources}
-    for path in paths.all():
-        if path.is_dir():
-            raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
-        if path.resolve() in source_paths:
-            raise InputDataError(
-                f"this would write {path}, which is its input", hint="choose another output"
-            )
+    _refuse_sources(paths, sources)
     if overwrite and resume:
         raise InputDataError(
             Phrase("--resume continues, --overwrite starts again: give one of them")
@@ -150,6 +143,24 @@ def check_places(
         if path.exists():
             raise InputDataError(
                 f"{path} exists already", hint=_OVERWRITE, cause=KnownCause.OUTPUT_EXISTS
+            )
+
+
+def _refuse_sources(paths: ReverifyPaths, sources: Collection[Path]) -> None:
+    """Raise InputDataError: a path is a folder, a source, or a file of the run of a source."""
+    source_paths = {source.resolve() for source in sources}
+    for path in paths.all():
+        if path.is_dir():
+            raise InputDataError(f"{path} is a folder", hint="choose another name for the output")
+        if path.resolve() in source_paths:
+            raise InputDataError(
+                f"this would write {path}, which is its input", hint="choose another output"
+            )
+    for source in sources:
+        if RunPaths(source).writes(paths.output):
+            raise InputDataError(
+                f"this would write {paths.output}, which is a file of the run {source}",
+                hint="choose another output",
             )
 
 

@@ -29,6 +29,7 @@ from palestra.schema import (
     is_compressed,
     open_packed,
     plain_input,
+    repeated_key,
 )
 
 IDENTITY = (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)
@@ -88,6 +89,8 @@ class TaskRows:
         except orjson.JSONDecodeError as error:
             torn = not raw.endswith(b"\n")
             return "" if torn else f"not JSON ({error})"
+        if key := repeated_key(raw, row):
+            return f"the key {key} is there twice"
         if not isinstance(row, dict):
             return "not a JSON object"
         if not isinstance(row.get(CREATE_PARAMS), Mapping):
