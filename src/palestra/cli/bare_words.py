@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from palestra.config import NamedFile, did_you_mean_path, search_roots
 from palestra.errors import ConfigError
 from palestra.programs import is_bare
-from palestra.settings import existing_path
 
 if TYPE_CHECKING:
     from palestra.authoring import InstalledComponent
