@@ -267,6 +267,10 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"input": 5}, "/input: Input should be a valid list"),
         ({}, "/input: Field required"),
         ({"input": "q", "temperatur": 1}, "/temperatur is no parameter of a request; did you mean"),
+        (
+            {"input": "q", "temp": 1},
+            "/temp is no parameter of a request; did you mean 'temperature'",
+        ),
     ],
 )
 def test_the_pointer_leads_to_the_bad_part_of_a_row(
