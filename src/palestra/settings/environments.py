@@ -41,7 +41,7 @@ class ModelArgs(OwnSettings):
     model: str | None = Field(
         default=None,
         description="PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or local; or an instance "
-        "of the configs.",
+        "of the configs. Default policy_model of the configs, else local.",
     )
     judge: str | None = Field(
         default=None,
