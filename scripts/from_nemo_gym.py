@@ -63,7 +63,7 @@ Three servers' modules are libraries too:
 | module | what is in it |
 |---|---|
 | `responses_api_agents.simple_agent.app` | `SimpleAgent`, `SimpleAgentConfig`, `SimpleAgentRunRequest`, `SimpleAgentVerifyRequest`, `SimpleAgentVerifyResponse`: subclass the agent and override `responses` or `run` |
-| `resources_servers.gymnasium` | `GymnasiumServer`, `extract_text`, the requests and responses of `/reset`, `/step` and `/verify` |
+| `resources_servers.gymnasium` | `GymnasiumServer`, `extract_text`, the requests and responses of `/reset`, `/step` and `/verify`; its agent is `gymnasium_agent` |
 | `responses_api_models.vllm_model.app` | `VLLMConverter` and what belongs to it |
 
 A name that is missing is an error that names a similar one, or what replaces it. The modules of other

@@ -97,6 +97,27 @@ def test_a_file_is_read_and_not_run(project: Path) -> None:
     assert (summary.turns, summary.rows, summary.needs) == ("tools", 2, ("judge",))
 
 
+def test_a_path_names_the_file_that_is_there(project: Path) -> None:
+    folder = project / "deeper"
+    folder.mkdir()
+    (project / "shelf.py").write_text(SHELF)
+    (folder / "shelf.py").write_text(SHELF.replace("class Shelf", "class Deep"))
+
+    assert component_details("deeper/shelf.py").summary.path == Path("deeper/shelf.py")
+    assert component_details(f"{folder}/shelf.py:Deep").summary.path == folder / "shelf.py"
+    with pytest.raises(ConfigError):
+        component_details("absent/shelf.py")
+
+
+def test_a_path_names_the_folder_that_is_there(project: Path) -> None:
+    folder = project / "own" / "resources_servers" / "mcqa"
+    folder.mkdir(parents=True)
+    (folder / "app.py").touch()
+
+    assert component_details(str(folder)).summary.path == folder
+    assert component_details("mcqa").summary.path != folder
+
+
 def test_a_file_without_an_environment_is_not_listed(project: Path) -> None:
     (project / "tools.py").write_text("from palestra import tool\n")
     (project / "broken.py").write_text("class Broken(Environment):\n  def\n")

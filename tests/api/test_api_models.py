@@ -163,10 +163,11 @@ def test_a_project_adds_providers_in_env_yaml(
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("{base_uri: https://x}", "model_providers.corp.base_uri: Extra inputs"),
-        ("{dialect: soap}", "model_providers.corp.dialect: Input should be"),
+        ("{base_uri: https://x}", "base_uri is no field of a row; did you mean 'base_url'"),
+        ("{dialect: soap}", "model_providers.corp.dialect should be 'responses'"),
         ("{base_url: llm.corp}", "'llm.corp' is not a URL"),
-        ("7", "model_providers.corp: Input should be"),
+        ("7", "model_providers.corp should be a mapping of fields, got 7"),
+        ("{key_needed: nope}", "corp.key_needed should be true or false, got 'nope'"),
     ],
 )
 def test_a_wrong_row_is_named(folder: Path, row: str, says: str) -> None:

@@ -19,7 +19,7 @@ import palestra
 from palestra import Run
 from palestra.analysis import QueryError
 from palestra.api.arguments import python_function
-from palestra.errors import BadInput, CallEvidence, ConfigError, InfraError, InputDataError
+from palestra.errors import BadInput, CallEvidence, ConfigError, InfraError, InputDataError, Phrase
 from palestra.testing import scripted_endpoint
 
 SHELF = """
@@ -136,6 +136,19 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
     assert raised.value.hint.endswith("task:0..3")
 
 
+class Table:
+    """A table as those of pandas: its items are the columns."""
+
+    columns = ("q",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return [{"q": 1.5}, {"q": math.nan}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -150,6 +163,8 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
         ),
         ({"data": [{}, {"q": [{1}]}]}, "row 2 of the data cannot be JSON: ['q'][0] is a set"),
         ({"data": [{"q": math.nan}]}, "row 1 of the data cannot be JSON: ['q'] is nan"),
+        ({"data": [{"q": (1, 2)}]}, "row 1 of the data cannot be JSON: ['q'] is a tuple"),
+        ({"data": Table()}, "row 2 of the data cannot be JSON: ['q'] is nan"),
         ({"data": [{"q": 2**70}]}, "['q'] is a int (Integer exceeds 64-bit range)"),
         ({"data": [MappingProxyType({"q": 1})]}, "the row is a mappingproxy"),
         ({"data": [{1: "x"}]}, "cannot be JSON: the row has the key 1, which is not a text"),
@@ -266,17 +281,38 @@ def test_a_path_of_another_class_is_a_path(small_run: Run) -> None:
         palestra.scores([entry])
 
 
-def test_what_servers_wrote_is_quoted_as_it_was() -> None:
-    quoted = 'run(["tool", "--resume"])'
+def test_text_of_users_and_servers_is_quoted_as_it_was() -> None:
+    quoted = 'run(["tool", "--resume", "--limit 5"])'
 
     @python_function
-    def fail(resume: bool = False) -> None:
-        raise InfraError("no answer; --resume tries again", evidence=CallEvidence(traceback=quoted))
+    def fail(resume: bool = False, limit: int = 1) -> None:
+        raise InfraError(
+            f"no answer to {quoted}",
+            hint=Phrase(
+                "--resume asks {prompt} again, up to --limit {count}", prompt=quoted, count=5
+            ),
+            evidence=CallEvidence(traceback=quoted),
+        )
 
-    with pytest.raises(InfraError, match="no answer; resume=True tries again") as caught:
+    with pytest.raises(InfraError) as caught:
         fail()
 
+    assert caught.value.message == str(caught.value) == f"no answer to {quoted}"
     assert caught.value.evidence.traceback == quoted
+    assert caught.value.hint == f"resume=True asks {quoted} again, up to limit=5"
+    assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
+
+
+def test_a_message_of_a_setting_names_the_argument_beside_text_of_users() -> None:
+    @python_function
+    def fail(limit: int = 1) -> None:
+        raise ConfigError(Phrase("--limit {value}: not a number", value="--limit five"))
+
+    with pytest.raises(ConfigError) as caught:
+        fail()
+
+    assert caught.value.message == caught.value.problems[0].message == str(caught.value)
+    assert caught.value.message == "limit='--limit five': not a number"
 
 
 def test_the_hints_of_python_are_arguments(
@@ -575,6 +611,24 @@ def test_an_edited_file_is_read_again(shelf: Path, model: str) -> None:
     assert evaluated(shelf, model).requested == 2
 
 
+def test_an_edited_module_that_the_file_imports_is_read_again(
+    shelf: Path, model: str, tmp_path: Path
+) -> None:
+    module = tmp_path / "weight_of_shelf.py"
+    text = SHELF.replace("def verify", "async def verify")
+    text = text.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
+    shelf.write_text(text.replace('{"right": float(answer == str(total)), ', '{"right": W, '))
+    module.write_text("W = 0.0\n")
+    before = evaluated(shelf, model, limit=1)
+    module.write_text("W = 1.0\n")
+
+    rewards = [
+        [rollout.components["right"] for rollout in run.rollouts()]
+        for run in (before, evaluated(shelf, model, limit=1))
+    ]
+    assert rewards == [[0.0], [1.0]]
+
+
 def test_a_function_of_a_file_is_an_environment(shelf: Path, model: str) -> None:
     namespace: dict[str, object] = {"__name__": "shelf"}
     exec(compile(SHELF, str(shelf), "exec"), namespace)
@@ -699,3 +753,30 @@ def test_a_collection_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None
         palestra.collect("none.yaml", agent="a", data=[{"a": 1}], progress=False)
 
     assert list(tmp_path.iterdir()) == []
+
+
+class CountedRows(list[dict[str, Any]]):
+    """Rows that count how often they are gone through."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.reads += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda data: palestra.evaluate("shelf.py", data=data, limit=0),
+        lambda data: palestra.collect("a.yaml", agent="a", data=data, limit=0),
+    ],
+    ids=["evaluate", "collect"],
+)
+def test_the_rows_of_a_dataset_are_checked_once(call: Callable[[Any], Run]) -> None:
+    data = CountedRows([{"question": "2+2?"}])
+
+    with pytest.raises(ConfigError, match="limit=0 asks for no task"):
+        call(data)
+
+    assert data.reads == 1

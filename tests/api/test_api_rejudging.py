@@ -9,8 +9,9 @@ import pytest
 import palestra
 from palestra import Run
 from palestra.api import prepared_reverification
+from palestra.cli.showing import show
 from palestra.errors import ConfigError, InputDataError, KnownCause
-from palestra.settings import ReverifyArgs
+from palestra.settings import ReverifyArgs, ShowArgs
 from palestra.testing import scripted_endpoint
 
 JUDGED = """
@@ -104,6 +105,17 @@ def test_advice_names_an_output_that_no_earlier_command_wrote(unjudged: Run, jud
     assert option(words, "--output") == "out/run_reverified_2.jsonl"
 
 
+def test_a_judge_failure_shows_what_the_judge_was_asked(
+    unjudged: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [attempt] = unjudged.failures()[0].attempts
+    show(ShowArgs(subject="out/run.jsonl", rollout="0:0"))
+
+    [line] = [line for line in attempt.judge_question.splitlines() if "<generated_answer " in line]
+    assert "[asked the judge]\n" in (printed := capsys.readouterr().out)
+    assert f"  {line}\n  4\n" in printed
+
+
 def test_a_missing_judge_is_an_error_of_the_command_and_writes_nothing(unjudged: Run) -> None:
     with pytest.raises(ConfigError, match="asks policy_model, and nothing configures it") as error:
         unjudged.reverify(fresh_judge=True)
@@ -112,7 +124,7 @@ def test_a_missing_judge_is_an_error_of_the_command_and_writes_nothing(unjudged:
     assert not Path("out/run_reverified.jsonl").exists()
 
 
-def test_a_resume_with_another_judge_names_the_command_that_asks_it(unjudged: Run) -> None:
+def test_a_resume_with_another_judge_names_the_call_that_asks_it(unjudged: Run) -> None:
     judge = "vllm:better@http://127.0.0.1:9/v1"
     with pytest.raises(InputDataError) as refused:
         palestra.evaluate(
@@ -124,10 +136,12 @@ def test_a_resume_with_another_judge_names_the_command_that_asks_it(unjudged: Ru
             progress=False,
         )
 
-    assert option(command_in(refused.value.hint), "--judge") == judge
-    assert "`palestra select out/run.jsonl --failed --out out/run_again.jsonl`" in (
+    run = "`palestra.open_run('out/run.jsonl')"
+    assert f"{run}.reverify(output='out/run_reverified.jsonl', environment='judged.py', judge=" in (
         refused.value.hint
     )
+    assert f"judge={judge!r})`" in refused.value.hint
+    assert f"{run}.select(failed=True).save('out/run_again.jsonl')`" in refused.value.hint
 
 
 def reverified(*overrides: str) -> int:

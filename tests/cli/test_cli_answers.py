@@ -82,7 +82,7 @@ def test_who_ran_gym_verifies_again_with_gym(world: World, fake: FakeEndpoint) -
     again = world.run("palestra", *shlex.split(line))
 
     assert again.code == 0, again.err
-    assert line in world.rows("out/h_failures.jsonl")[0]["hint"]
+    assert f"palestra {line}" == world.rows("out/h_failures.jsonl")[0]["reverify"]["command"]
     assert [row["reward"] for row in world.rows("out/h_reverified.jsonl")] == [1.0] * 6
 
 

@@ -47,7 +47,8 @@ def test_a_reference_to_nobody_names_the_nearest_instance(world: World) -> None:
 def test_a_configuration_without_a_model_is_told_to_add_one(world: World) -> None:
     message = refused_config(world, f"+config_paths=[{MULTI_STEP}]")
 
-    assert "the configuration has no responses_api_models; add a model's config" in message
+    assert "the configuration has no responses_api_models" in message
+    assert "hint: add a model's config, such as `+config_paths=[" in message
     assert "responses_api_models/openai_model/configs/openai_model.yaml" in message
 
 
@@ -381,6 +382,10 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "extra_body: is no parameter of a request (did you mean 'metadata.extra_body'?)",
     ),
     (
+        (*COLLECT, "+responses_create_params.metadata.a=1"),
+        "error: responses_create_params.metadata.a: should be a text, got 1",
+    ),
+    (
         (*COLLECT, "+responses_create_params.max_output_tokens=0"),
         "error: responses_create_params.max_output_tokens: should be at least 1, got 0",
     ),
@@ -433,7 +438,12 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         ("merge", "--output", "all.jsonl"),
         "there is no option --output: write palestra merge OUTPUT SHARD...",
     ),
-    (("list", "zzzzqqqq"), "error: nothing is like 'zzzzqqqq'"),
+    (
+        ("list", "zzzzqqqq"),
+        "error: nothing matches 'zzzzqqqq'\nhint: `palestra list` shows all environ",
+    ),
+    (("list", "nothingatall"), "error: nothing matches 'nothingatall'\n"),
+    (("list", "knowlegde"), "error: nothing matches 'knowlegde'; did you mean 'knowledge'?"),
     # things that are not there
     (("eval", "env.py:other", "--model", "local"), "has no environment 'other'"),
     (("eval", "env.py", "--model", "local", "--input", "nope.jsonl"), "nope.jsonl does not exist"),

@@ -42,6 +42,13 @@ def test_datasets_are_prepared_and_what_is_found_is_told(world: World) -> None:
     assert {"a_metrics.json", "a_prepare.jsonl", "out/train_metrics.json"} <= {*world.files()}
 
 
+def test_a_preparation_without_any_config_says_so_and_nothing_else(world: World) -> None:
+    done = world.run("ng_prepare_data", "+mode=example_validation", "+output_dirpath=out")
+
+    assert "there are no datasets for example_validation: no config file is given" in done.refused()
+    assert "none" not in done.out
+
+
 def test_missing_files_are_all_named_with_the_option_that_fetches_them(world: World) -> None:
     world.write("a.jsonl", LINE)
     hub = "{repo_id: org/b}"
@@ -123,3 +130,15 @@ def test_prompts_are_rendered_for_the_rows_of_a_glob(world: World) -> None:
     assert done.code == 0, done.err
     inputs = [row["responses_create_params"]["input"] for row in world.rows("rows.jsonl")]
     assert [messages[0]["content"] for messages in inputs] == ["one?", "two?"]
+
+
+def test_a_prompt_without_a_field_of_the_rows_is_a_warning(world: World) -> None:
+    world.write("prompt.yaml", "user: Begin.\n")
+    world.write("a.jsonl", '{"question": "one"}\n')
+
+    done = world.run(
+        "palestra", "render-prompts", "-i", "a.jsonl", "--prompt", "prompt.yaml", "-o", "b"
+    )
+
+    assert (done.code, len(world.rows("b"))) == (0, 1)
+    assert "prompt.yaml names no field of the rows" in done.err

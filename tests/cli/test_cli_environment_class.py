@@ -240,6 +240,55 @@ def test_verify_env_and_test_begin_with_the_gold(shelf: World) -> None:
     assert report["passed"]
 
 
+def test_a_prompt_that_is_no_text_is_refused_by_every_command(
+    shelf: World, fake: FakeEndpoint
+) -> None:
+    shelf.write(
+        "shelf.py", SHELF.replace('"It holds', '["It holds').replace('wanted}."', 'wanted}."]')
+    )
+
+    for command in (
+        ("eval", "shelf.py", *model(fake)),
+        ("verify-env", "shelf.py"),
+        ("init", "--from", "shelf.py"),
+        ("prepare", "shelf.py", "--output-dir", "prepared", "--mode", "train_preparation"),
+    ):
+        refused = shelf.run("palestra", *command).refused()
+        assert "shelf: prompt must be a text, not list" in refused
+
+
+def test_an_exception_without_a_text_is_named_alone(shelf: World, fake: FakeEndpoint) -> None:
+    shelf.write(
+        "stops.py",
+        "from palestra import environment\n\n"
+        '@environment(data=[{"q": "?"}], prompt="{q}")\n'
+        "def verify(answer):\n    raise KeyboardInterrupt\n",
+    )
+
+    shelf.run("palestra", "eval", "stops.py", *model(fake), "--output", "out/r.jsonl")
+
+    [failure] = shelf.rows("out/r_failures.jsonl")
+    assert "stops/verify raised KeyboardInterrupt" in json.dumps(failure)
+    assert "KeyboardInterrupt:" not in json.dumps(failure)
+
+
+def test_findings_about_the_same_answer_are_one_line(shelf: World) -> None:
+    shelf.write(
+        "last.py",
+        "from palestra import environment\n\n"
+        'ROWS = [{"q": f"{n} + {n}", "expected": str(2 * n)} for n in (3, 4)]\n\n'
+        '@environment(data=ROWS, prompt="{q}", gold="{expected}")\n'
+        "def verify(answer, expected):\n    return answer.split()[-1] == expected\n",
+    )
+
+    done = shelf.run("palestra", "verify-env", "last.py", "--hostile-seconds", "1")
+
+    wrong = done.out.partition("\nwrong\n")[2].partition("\nhostile\n")[0]
+    assert [line.split()[:4] for line in wrong.splitlines() if "IndexError" in line] == [
+        ["0,", "1", "empty,", "prompt"]
+    ]
+
+
 def test_tests_beside_the_file_are_run(shelf: World) -> None:
     shelf.write(
         "test_shelf.py", "from shelf import Shelf\n\ndef test_it():\n    assert not Shelf\n"

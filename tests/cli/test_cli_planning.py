@@ -122,6 +122,16 @@ def test_a_split_without_datasets_is_an_error(world: World, fake: FakeEndpoint) 
     assert "no agent of the configuration has a dataset of type benchmark" in done.refused()
 
 
+def test_a_split_without_any_config_is_answered_with_where_datasets_are(world: World) -> None:
+    done = world.run(
+        "ng_collect_rollouts", "+split=example", "+output_jsonl_fpath=o.jsonl", world.head
+    )
+
+    error = done.refused()
+    assert "there are no datasets of type example: no config file is given" in error
+    assert "those of a running fleet too: +config_paths=[FILE]" in error
+
+
 def test_a_running_fleet_with_other_settings_is_not_used_unawares(
     world: World, fake: FakeEndpoint
 ) -> None:

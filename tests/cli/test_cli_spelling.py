@@ -1,18 +1,24 @@
 """Commands in hints, in the words of the program that the user called."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+import palestra
+from palestra import Run
 from palestra.api import how_to_continue
 from palestra.cli.collecting import RESUME_OVERRIDES
 from palestra.cli.main import app
+from palestra.errors import Phrase
 from palestra.programs import (
+    CALLS,
     COMMANDS,
     collector_program,
     command_words,
+    hint_with_arguments,
     takes_overrides,
     with_arguments,
     with_commands_of,
@@ -78,11 +84,15 @@ def test_a_hint_quotes_commands_of_the_program_that_was_called(
         ("--resume with a higher --max-attempts", "resume=True with a higher --max-attempts"),
         ("start again with --overwrite", "choose another output"),
         (
-            "start again: `--on-stale restart` (or `--overwrite`) moves that run to <name>.bak",
-            "choose another output",
+            "undo it; or start again: `--on-stale restart` (or `--overwrite`) moves the files of that run to names with .bak",
+            "undo it",
+        ),
+        ("`--agent my_agent --repeats 2`", "`--agent my_agent --repeats 2`"),
+        (
+            "add `--path a.jsonl --repeats 2 --resume`",
+            "add `path='a.jsonl', repeats=2, resume=True`",
         ),
         ("add --repeats 2 (or `+num_repeats=2`) to go on", "add repeats=2 to go on"),
-        ("`palestra runs` lists them", "`palestra.runs()` lists them"),
         ("`palestra show RUN --repeats 2`", "`palestra show RUN --repeats 2`"),
     ],
 )
@@ -90,6 +100,48 @@ def test_a_hint_for_python_names_the_arguments_of_the_function(text: str, expect
     names = {"path", "repeats", "resume", "rollout_timeout_s"}
 
     assert with_arguments(text, names) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`palestra runs` lists them", "`palestra.runs()` lists them"),
+        ("`palestra diagnose RUN` says why", "`Run.diagnose()` says why"),
+        ("`palestra profile --allow-partial`", "`Run.profile()`"),
+        (
+            "`palestra select 'my run.jsonl' --failed --out again.jsonl`",
+            "`palestra.open_run('my run.jsonl').select(failed=True).save('again.jsonl')`",
+        ),
+        (
+            "`palestra reverify --rollouts a.jsonl --with-failures --only 0:1 --only 2:3`",
+            "`palestra.open_run('a.jsonl').reverify(only=['0:1', '2:3'])`",
+        ),
+        ("`palestra reverify ++a=b`", "`palestra reverify ++a=b`"),
+        ("`palestra show RUN --repeats 2`", "`palestra show RUN --repeats 2`"),
+        ("it is slow; --patience SECONDS waits longer", "it is slow"),
+        ("--inputs FILE names it", ""),
+        ("lower --max-model-len of vLLM", "lower --max-model-len of vLLM"),
+    ],
+)
+def test_a_hint_for_python_has_only_what_its_users_can_write(text: str, expected: str) -> None:
+    assert hint_with_arguments(text, {"repeats"}) == expected
+
+
+def test_the_calls_of_hints_have_arguments_that_the_functions_take() -> None:
+    for name, arguments in CALLS.items():
+        function = getattr(Run, name, None) or getattr(palestra, name)
+
+        assert set(arguments) <= inspect.signature(function).parameters.keys()
+
+
+def test_only_the_sentence_of_a_phrase_is_spelled() -> None:
+    typed = "--limit 5 or `palestra run`"
+    phrase = Phrase("add --limit {count}, as in {typed}; or `palestra run`", count=3, typed=typed)
+
+    spelled = with_commands_of("ng_run", phrase)
+
+    assert phrase == f"add --limit 3, as in {typed}; or `palestra run`"
+    assert spelled == f"add +limit=3, as in {typed}; or `ng_run`"
 
 
 def test_advice_about_a_run_of_python_names_its_arguments() -> None:

@@ -51,6 +51,23 @@ def test_the_name_of_a_built_in_environment_is_refused(world: World) -> None:
     assert made.code == 0
 
 
+def test_the_older_command_refuses_the_name_of_a_built_in_environment_too(world: World) -> None:
+    command = ("ng_init_resources_server", "+entrypoint=resources_servers/mcqa")
+
+    refused = world.run(*command).refused()
+
+    assert "Palestra has an environment 'mcqa'" in refused
+    assert "+shadow=true" in refused
+    assert not (world.folder / "resources_servers").exists()
+    assert world.run(*command, "+shadow=true").code == 0
+
+
+def test_a_folder_of_ones_own_with_a_built_in_name_exists_already(world: World) -> None:
+    (world.folder / "resources_servers/mcqa").mkdir(parents=True)
+
+    assert "exists already" in world.run("palestra", "init", "mcqa").refused()
+
+
 def test_an_unknown_template_is_refused_with_those_there_are(world: World) -> None:
     error = world.run("palestra", "init", "my_env", "--template", "tool").refused()
 

@@ -334,7 +334,7 @@ def test_a_job_that_was_killed_is_told_from_one_that_failed(tmp_path: Path) -> N
     run = waiting_run(tmp_path)
     write(tmp_path / "collect.1", "killed")
 
-    with pytest.raises(RunFailed, match=r"collect_1: killed by SIGKILL \(out of memory\?\)"):
+    with pytest.raises(RunFailed, match=r"collect_1: killed by signal SIGKILL \(out of memory\?\)"):
         HereExecutor(lambda _: None).submit(run, lambda _job, _id: None)
 
 

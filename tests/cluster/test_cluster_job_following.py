@@ -184,8 +184,8 @@ def test_a_retry_while_all_is_under_way_says_how_much_runs_and_waits(
 @pytest.mark.parametrize(
     ("exit_code", "state", "reason"),
     [
-        ("0:9", "FAILED", "killed by SIGKILL (out of memory?), no result was written"),
-        ("0:11", "FAILED", "killed by SIGSEGV, no result was written"),
+        ("0:9", "FAILED", "killed by signal SIGKILL (out of memory?), no result was written"),
+        ("0:11", "FAILED", "killed by signal SIGSEGV, no result was written"),
         ("1:0", "FAILED", "FAILED"),
         ("0:9", "NODE_FAIL", "NODE_FAIL"),
     ],

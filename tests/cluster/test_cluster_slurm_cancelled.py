@@ -172,7 +172,7 @@ def test_a_site_that_kills_soon_leaves_word_of_what_happened(tmp_path: Path, tra
 
         shard = status(made)
     assert shard.standing is Standing.CANCELLED
-    assert shard.reason.startswith("cancelled by Slurm (SIGTERM) at ")
+    assert shard.reason.startswith("cancelled by Slurm (signal SIGTERM) at ")
     assert (shard.rollouts["scored"], shard.rollouts["left"]) == (1, 3)
 
 
@@ -188,4 +188,4 @@ def test_a_job_killed_by_force_is_told_from_one_that_failed(tmp_path: Path) -> N
 
         shard = status(made)
     assert shard.standing is Standing.FAILED
-    assert shard.reason == "killed by SIGKILL (out of memory?), no result was written"
+    assert shard.reason == "killed by signal SIGKILL (out of memory?), no result was written"

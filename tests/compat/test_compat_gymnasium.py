@@ -12,6 +12,7 @@ from hosted_apps import HEAD
 from palestra import rollouts
 from palestra.compat import aliases
 from palestra.config import load_config
+from palestra.errors import ConfigError, KnownCause
 from palestra.fleet import Fleet
 from palestra.settings import CollectSettings, InputFile
 
@@ -50,6 +51,11 @@ class Counting(SimpleResponsesAPIModel):
         text = NeMoGymResponseOutputText(text=str(turns + 1))
         item = NeMoGymResponseOutputMessage(content=[text])
         return NeMoGymResponse(id="r", created_at=0, model="m", output=[item])
+"""
+
+OWN_AGENT = """
+from responses_api_agents.simple_agent.app import SimpleAgent
+class Own(SimpleAgent): ...
 """
 
 
@@ -103,27 +109,25 @@ def test_gymnasium_server_refuses_a_session_without_an_episode(path: str) -> Non
     assert client.post(path, json=row).status_code == 409
 
 
-@pytest.mark.parametrize("number", [1, 3, 9])
-def test_gymnasium_agent_plays_a_folder_of_the_field_in_a_fleet(
-    number: int, tmp_path: Path
-) -> None:
+def collect(root: Path, agent: str, number: int = 1) -> None:
+    """Collect one rollout with the agent of this folder, after the checks of a collection."""
     for folder, source in (
         ("resources_servers/guess", GUESS),
         ("responses_api_models/counting", HEAD + MODEL),
+        ("responses_api_agents/own_agent", OWN_AGENT),
     ):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "app.py").write_text(source)
+        (root / folder).mkdir(parents=True)
+        (root / folder / "app.py").write_text(source)
     references = {
         "resources_server": {"type": "resources_servers", "name": "guess"},
         "model_server": {"type": "responses_api_models", "name": "counting"},
     }
-    agent = {"gymnasium_agent": {"entrypoint": "app.py", **references}}
     tree = {
         "guess": {"resources_servers": {"guess": {"entrypoint": "app.py"}}},
         "counting": {"responses_api_models": {"counting": {"entrypoint": "app.py"}}},
-        "player": {"responses_api_agents": agent},
+        "player": {"responses_api_agents": {agent: {"entrypoint": "app.py", **references}}},
     }
-    inputs, output = tmp_path / "tasks.jsonl", tmp_path / "run.jsonl"
+    inputs, output = root / "tasks.jsonl", root / "run.jsonl"
     inputs.write_text(json.dumps({"responses_create_params": {"input": "q"}, "number": number}))
     settings = CollectSettings(
         inputs=(InputFile(inputs),),
@@ -132,15 +136,48 @@ def test_gymnasium_agent_plays_a_folder_of_the_field_in_a_fleet(
         disable_aggregation=True,
     )
 
-    async def collect() -> None:
-        config = load_config(extra=tree, cwd=tmp_path, use_env_yaml=False)
+    async def run() -> None:
+        config = load_config(extra=tree, cwd=root, use_env_yaml=False)
         async with asyncio.timeout(30), Fleet(config) as fleet:
             ready = rollouts.prepare(settings, agents={"player"}, semantics={}, version="1")
+            routes = map(rollouts.AgentRoute.of, config.instances_of("responses_api_agents"))
+            await rollouts.check_rows(ready, fleet.client, routes)
             await rollouts.run(ready, settings, fleet.client)
 
-    asyncio.run(collect())
+    asyncio.run(run())
 
-    [row] = [json.loads(line) for line in output.read_text().splitlines()]
+
+def rows_in(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_simple_agent_before_a_gymnasium_server_is_refused_before_the_first_rollout(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="gymnasium_agent in place of simple_agent") as refusal:
+        collect(tmp_path, "simple_agent")
+
+    assert refusal.value.cause is KnownCause.NO_EPISODE
+
+
+def test_an_own_agent_that_begins_no_episode_has_nothing_to_verify_again(tmp_path: Path) -> None:
+    collect(tmp_path, "own_agent")
+
+    [failure] = rows_in(tmp_path / "run_failures.jsonl")
+    assert failure["_ng_failure_class"] == "environment_error"
+    assert failure["cause"] == KnownCause.NO_EPISODE
+    assert "gymnasium_agent" in failure["hint"]
+    assert "reverify" not in failure["hint"]
+    assert failure.get("response") is None
+
+
+@pytest.mark.parametrize("number", [1, 3, 9])
+def test_gymnasium_agent_plays_a_folder_of_the_field_in_a_fleet(
+    number: int, tmp_path: Path
+) -> None:
+    collect(tmp_path, "gymnasium_agent", number)
+
+    [row] = rows_in(tmp_path / "run.jsonl")
     tries = min(number, 3)
     is_right = number <= 3
     assert row["info"] == {"tries": tries}

@@ -1,13 +1,19 @@
 """Servers of the field in our fleets: what they are given, and what becomes of their failures."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 from hosted_apps import JUDGE, RESPONSE, ROW, run
 
+from palestra.compat.hosting import Lifespan
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
+from palestra.server import NOT_ASKED, ask_endpoint
 from palestra.transport import Activity, CallContext, calling
 
 
@@ -414,6 +420,7 @@ def test_a_rollout_awaits_the_verifier_and_not_the_model_that_answered_before(
     run(tmp_path, apps, check)
 
 
+@pytest.mark.parametrize("raised", ["SystemExit", "KeyboardInterrupt"])
 @pytest.mark.parametrize("middleware", [False, True])
 @pytest.mark.parametrize(
     ("server", "path", "outcome"),
@@ -424,7 +431,7 @@ def test_a_rollout_awaits_the_verifier_and_not_the_model_that_answered_before(
     ],
 )
 def test_a_server_that_calls_exit_fails_as_one_that_raises(
-    tmp_path: Path, server: str, path: str, outcome: str, middleware: bool
+    tmp_path: Path, server: str, path: str, outcome: str, middleware: bool, raised: str
 ) -> None:
     setup = """
         def setup_webserver(self):
@@ -439,23 +446,23 @@ def test_a_server_that_calls_exit_fails_as_one_that_raises(
         config: BaseResourcesServerConfig
         {setup if middleware else ""}
         async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
         async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
     """
-    agent = """
+    agent = f"""
     class Agent(SimpleResponsesAPIAgent):
         config: BaseResponsesAPIAgentConfig
         async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse: ...
         async def run(self, request: Request, body: BaseRunRequest) -> BaseVerifyResponse:
-            raise SystemExit(4)
+            raise {raised}(4)
     """
 
     async def check(fleet: Fleet) -> None:
         with pytest.raises(CallError) as caught:
             await fleet.client.peer(server).call(path, ROW, VerifyResponse)
         assert caught.value.outcome == outcome
-        assert f"{server}{path} raised SystemExit: 4" in caught.value.message
+        assert f"{server}{path} raised {raised}: 4" in caught.value.message
         assert "app.py:" in caught.value.evidence.traceback
 
     run(
@@ -514,3 +521,49 @@ def test_a_route_that_is_left_out_of_the_document_stays_out(tmp_path: Path) -> N
         assert "/seed_session" in paths
 
     run(tmp_path, {"resources_servers/hidden": source}, check)
+
+
+def test_a_lifespan_whose_start_was_cancelled_stops_in_order() -> None:
+    events: list[str] = []
+
+    async def check() -> None:
+        entered = asyncio.Event()
+
+        @contextlib.asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            entered.set()
+            await asyncio.sleep(0)
+            events.append("started")
+            yield
+            events.append("stopped")
+
+        served = Lifespan(FastAPI(lifespan=lifespan))
+        start = asyncio.create_task(served.start())
+        await entered.wait()
+        start.cancel()
+        await served.stop()
+        assert start.cancelled()
+
+    asyncio.run(check())
+
+    assert events == ["started", "stopped"]
+
+
+def test_a_model_server_says_that_its_endpoint_is_not_asked_and_what_to_do(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        answer = await ask_endpoint(fleet.client, "judge")
+        assert answer.text == NOT_ASKED
+        assert "not asked before the first rollout" in answer.text
+        assert "nothing to do" in answer.text
+
+    run(tmp_path, {"responses_api_models/judge": JUDGE}, check)
+
+
+def test_an_unknown_path_lists_the_endpoints_there_are(tmp_path: Path) -> None:
+    async def check(fleet: Fleet) -> None:
+        document = await (await fleet.client.post("judge", "/v1/response", json={})).json()
+        endpoints = document["error"]["hint"].removeprefix("endpoints: ").split(", ")
+        assert "POST /v1/responses" in endpoints
+        assert all(endpoint.partition(" /")[1] for endpoint in endpoints)
+
+    run(tmp_path, {"responses_api_models/judge": JUDGE}, check)

@@ -143,8 +143,9 @@ class Asking(SimpleResourcesServer):
 
 def test_a_judge_error_in_a_fleet_is_a_typed_failure_and_no_row(tmp_path: Path) -> None:
     async def check(fleet: Fleet) -> None:
-        with pytest.raises(JudgeFailure, match="the endpoint is gone"):
+        with pytest.raises(JudgeFailure, match="the endpoint is gone") as raised:
             await fleet.client.peer("asking").call("/verify", FLEET_ROW, VerifyResponse)
+        assert raised.value.evidence.judge_question == "same?"
 
     apps = {"resources_servers/asking": ASKING, "responses_api_models/judge": JUDGE}
     run(tmp_path, apps, check)

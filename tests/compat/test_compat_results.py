@@ -11,7 +11,7 @@ from hosted_apps import ROW, run
 from starlette.responses import JSONResponse
 
 from palestra.compat.results import complete_results
-from palestra.errors import VerifierError
+from palestra.errors import RowIdentity, VerifierError
 from palestra.fleet import Fleet
 from palestra.schema import VerifyResponse
 from palestra.transport import Activity, CallContext, call_asgi, calling
@@ -160,3 +160,35 @@ def test_the_status_of_a_route_is_kept_with_failed_tools() -> None:
 
     assert reply.status == 201
     assert "tool_failures" in json.loads(reply.body)
+
+
+UNCHECKED = """
+class Loose(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+{middleware}
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse.model_construct(**body.model_dump(), reward="1.0")
+"""
+
+
+@pytest.mark.parametrize("middleware", ["", MIDDLEWARE], ids=["direct", "whole app"])
+def test_an_answer_with_fields_of_wrong_types_is_one_warning_with_its_server(
+    tmp_path: Path, middleware: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(fleet: Fleet) -> None:
+        with calling(CallContext(row=RowIdentity(task=3, rollout=1))):
+            for _ in range(2):
+                verdict = await fleet.client.peer("loose").call("/verify", ROW, VerifyResponse)
+                assert verdict.reward == 1.0
+
+    run(tmp_path, {"resources_servers/loose": UNCHECKED.format(middleware=middleware)}, check)
+
+    [warning] = [text for text in caplog.messages if "fields of other types" in text]
+    assert warning.startswith("loose/verify returned a BaseVerifyResponse")
+    assert "in rollout 3:1" in warning
+    assert "reward: str, expected float" in warning

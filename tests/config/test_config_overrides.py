@@ -153,6 +153,9 @@ def test_values_with_commas_are_shown_as_the_list_to_type(text: str, advice: str
         (["--max-steps", "+limit=2"], "+max_steps=<value>"),
         (["+", "max_steps=3"], "+max_steps=3"),
         (["++", "max_steps=3"], "++max_steps=3"),
+        (["+max_steps", "=", "3"], "+max_steps=3"),
+        (["+max_steps", "=3", "+limit=2"], "+max_steps=3"),
+        (["+max_steps=", "3", "+limit=2"], "+max_steps=3"),
         (["resources_servers/mcqa"], "<key>=resources_servers/mcqa"),
     ],
 )
@@ -166,9 +169,17 @@ def test_words_that_are_no_override_are_one_problem_with_the_override(
     assert caught.value.message.endswith(written)
 
 
-def test_the_value_of_a_flag_with_a_secret_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--policy-api-key", "sk-of-mine"],
+        ["+policy_api_key", "=", "sk-of-mine"],
+        ["+policy_api_key=", "sk-of-mine"],
+    ],
+)
+def test_the_value_of_a_flag_with_a_secret_is_not_repeated(words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_overrides(["--policy-api-key", "sk-of-mine"])
+        parse_overrides(words)
 
     assert "sk-of-mine" not in caught.value.message
 
@@ -194,7 +205,16 @@ def test_a_value_with_an_equals_sign_is_an_error_that_says_to_quote_it() -> None
         parse_overrides(["+url=http://x/v1?a=b"])
 
 
-@pytest.mark.parametrize("text", ["+api_key=sk-abc,123", "+a.api_key=[sk-abc", "+api_key=sk-abc="])
+def test_a_setting_as_the_value_of_a_mapping_is_shown_below_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_overrides(["+responses_create_params=temperature=1"])
+
+    assert "is +responses_create_params.temperature=1; " in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["+api_key=sk-abc,123", "+a.api_key=[sk-abc", "+api_key=sk-abc=", "+a=api_key=sk-abc"]
+)
 def test_errors_about_an_override_do_not_show_a_secret(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_overrides([text])
@@ -229,6 +249,16 @@ def test_an_unknown_top_level_override_is_a_warning_with_the_nearest_name(world:
     (warning,) = config.warnings
     assert "polcy_name" in warning
     assert "'policy_model_name'" in warning
+
+
+@pytest.mark.parametrize("name", ["wandb_name", "wandb_project", "upload_rollouts_to_wandb"])
+def test_a_setting_of_the_field_without_effect_is_a_warning_that_says_why(
+    world: World, name: str
+) -> None:
+    config = world.load(f"+{name}=x", rules=OverrideRules(known=["agent_name"]))
+
+    (warning,) = config.warnings
+    assert warning.startswith(f"override {name!r} has no effect here: Palestra uploads no rollouts")
 
 
 def test_an_override_by_another_name_of_a_setting_is_an_error(world: World) -> None:

@@ -152,3 +152,21 @@ def test_an_empty_policy_setting_counts_as_missing_and_is_named() -> None:
     (problem,) = caught.value.problems
     assert (problem.key, problem.cause) == ("m.url", KnownCause.MISSING_VALUE)
     assert "policy_base_url, which is empty" in problem.message
+
+
+def test_the_suggested_line_of_env_yaml_gives_the_setting(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(FLEET, *POLICY, "++mcqa.resources_servers.mcqa.bonus=???")
+    line = caught.value.hint.partition("as a line of env.yaml, ")[2]
+    world.write("env.yaml", line.replace("<value>", "0.5"))
+
+    config = world.load_text(FLEET.replace("knowledge", "knowledge\n      bonus: ???"), *POLICY)
+
+    assert config.instances["mcqa"].settings["bonus"] == 0.5
+
+
+def test_a_part_of_a_list_is_no_line_of_env_yaml() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"a": {"b": [{"c": "???"}]}})
+
+    assert caught.value.hint == "give each on the command line, ++a.b.0.c=<value>"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from config_world import World
+from config_world import FLEET, POLICY, World
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from palestra.config import InstanceConfig, ServerRef, ServerType, settings_from
@@ -251,15 +251,23 @@ class WithFiles(BaseModel):
     files: Files
 
 
-@pytest.mark.parametrize("settings", [{}, {"model_server": "policy_model"}])
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "<name>"),
+        ({"model_server": "policy_model"}, "policy_model"),
+        ({"model_server": 3}, "<name>"),
+    ],
+)
 def test_a_reference_that_is_missing_or_a_name_is_shown_as_it_is_written(
-    settings: dict[str, str],
+    settings: dict[str, object], name: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         settings_from(Referring, instance(**settings))
 
     assert caught.value.message.endswith(
-        "'++m.responses_api_models.openai_model.model_server={type: responses_api_models, name: <name>}'"
+        "'++m.responses_api_models.openai_model.model_server="
+        f"{{type: responses_api_models, name: {name}}}'"
     )
 
 
@@ -292,3 +300,23 @@ def test_a_value_of_an_override_is_not_said_to_be_in_a_file(tmp_path: Path) -> N
     message = refusal_of_five(tmp_path / "m.yaml", "max_steps: 3")
 
     assert message.startswith("m: max_steps: ")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "++agent.responses_api_agents.simple_agent.model_server=policy_model",
+        "++agent.responses_api_agents.simple_agent={model_server: policy_model}",
+    ],
+)
+def test_an_overridden_setting_is_not_blamed_on_the_file_that_it_overrides(
+    world: World, override: str
+) -> None:
+    agent = world.load_text(FLEET, *POLICY, override).instance("agent")
+
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Referring, agent)
+
+    (refused,) = (p for p in caught.value.problems if p.cause is KnownCause.BAD_VALUE)
+    assert refused.message.startswith("agent: model_server: ")
+    assert {*agent.setting_files} == {"resources_server"}

@@ -63,6 +63,40 @@ def test_a_key_that_the_code_of_its_server_has_is_accepted(world: World) -> None
     world.load(config_paths=["a.yaml"], need_folders=False)
 
 
+@pytest.mark.parametrize(
+    ("line", "correction"),
+    [
+        (
+            "policy_model.responses_api_models.my_model.KEY: 1",
+            "policy_model: {responses_api_models: {my_model: {KEY: <value>}}}",
+        ),
+        (
+            "mine.resources_servers.mine.bonus: 1",
+            "mine: {resources_servers: {mine: {bonus: <value>}}}",
+        ),
+        ("head_server.port: 1", "head_server: {port: <value>}"),
+    ],
+)
+def test_dots_in_a_key_of_env_yaml_are_refused_with_the_nested_line(
+    world: World, line: str, correction: str
+) -> None:
+    world.write("env.yaml", line)
+
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(MODEL, need_folders=False)
+
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.hint) == (line.partition(":")[0], f"write {correction}")
+    assert "env.yaml" in problem.message
+
+
+@pytest.mark.parametrize("line", ["my.note: 1", "policy_model.: 1", ".5: half"])
+def test_dots_in_a_key_of_the_users_own_are_accepted(world: World, line: str) -> None:
+    world.write("env.yaml", line)
+
+    world.load_text(MODEL, need_folders=False)
+
+
 INSTANCE = "capitals: {resources_servers: {capitals: {strict: false}}}\n"
 BELOW = "resources_servers.capitals.strict=true"
 

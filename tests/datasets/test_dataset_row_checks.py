@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
-from palestra.datasets.row_checks import PLAIN_REQUEST
-from palestra.schema import ResponseCreateParams
+from palestra.datasets.row_checks import PLAIN_REQUEST, RowCheck
+from palestra.schema import Line, ResponseCreateParams
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
 WHOLE = st.sampled_from([None, 0, 3, 2.0, 2.5, 1e300, 2**53, 2**70, True, "4", -(2**62)])
@@ -58,3 +58,17 @@ def test_ordinary_requests_pass_as_plain() -> None:
 
     assert PLAIN.is_valid({"input": "x", "temperature": 1.0, "max_output_tokens": 5})
     assert PLAIN.is_valid({"input": [user, call, output], "tools": [tool]})
+
+
+METADATA = st.dictionaries(
+    st.sampled_from(["note", "extra_body", "chat_template_kwargs"]), ANY | st.just({}), max_size=2
+)
+
+
+@given(METADATA)
+def test_a_row_passes_if_and_only_if_it_has_no_problem(metadata: dict[str, Any]) -> None:
+    row = {"responses_create_params": {"input": "x", "metadata": metadata}}
+    problems = list(RowCheck().problems(Line(1, row)))
+
+    assert RowCheck().passes(row) == (not problems)
+    assert all("/metadata/" in problem for problem in problems)

@@ -12,6 +12,7 @@ from palestra.causes import Signature, SignatureTable, troubleshooting
 from palestra.config.keys import RESERVED_KEYS
 from palestra.doctor import finding_of
 from palestra.errors import InfraError, KnownCause, split_cause, with_cause
+from palestra.schema import ReverifyCommand
 
 TABLE = SignatureTable.load()
 EXAMPLES = [(entry.cause, line) for entry in TABLE.signatures for line in entry.examples]
@@ -165,7 +166,25 @@ def test_code_that_is_to_be_changed_is_not_resumed(cause: str) -> None:
 def test_where_the_answers_are_kept_the_command_that_verifies_them_is_the_only_advice(
     cause: str,
 ) -> None:
-    action = TABLE.by_cause[cause].action(reverify="palestra reverify --rollouts run.jsonl")
+    action = TABLE.by_cause[cause].action(
+        reverify=ReverifyCommand("palestra reverify --rollouts run.jsonl")
+    )
 
     assert "then palestra reverify --rollouts run.jsonl" in action
     assert "--max-attempts" not in action
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ImportError: cannot import name 'Response' from 'openai' (/x/__init__.py)", "openai"),
+        ("ModuleNotFoundError: No module named 'nemo_gym.rollout_correlation'", "nemo_gym.rollout"),
+        ("/d/my_env.py must define exactly one environment; found: A, B", "python /d/my_env.py"),
+        ("slurmstepd: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-11-21 ***", "sacct -j 12 "),
+    ],
+)
+def test_advice_names_what_any_pattern_of_its_entry_finds(text: str, word: str) -> None:
+    matched = TABLE.match(text)
+
+    assert matched is not None
+    assert word in matched[0].do_of(text)

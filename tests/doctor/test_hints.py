@@ -15,8 +15,8 @@ from hints_in_source import (
 from test_diagnose_signatures import FLAGS_OF_OTHERS
 
 from palestra.causes import SignatureTable
-from palestra.doctor.faults import entry_of, finding_of
-from palestra.errors import ConfigError, PalestraError
+from palestra.doctor.faults import entry_of, finding_of, hint_for
+from palestra.errors import ConfigError, InputDataError, KnownCause, PalestraError, ServerDied
 from palestra.programs import COMMANDS
 
 TABLE = SignatureTable.load()
@@ -35,6 +35,27 @@ def test_every_cause_that_the_doctor_names_is_in_the_table() -> None:
 
     assert len(named) > 50
     assert [(where, cause) for where, cause in named if cause not in TABLE.by_cause] == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError(
+            "num_repeats: should be a whole number from 1 on, got 0", cause=KnownCause.BAD_VALUE
+        ),
+        ConfigError("a: temprature is not a setting; did you mean 'temperature'?"),
+        InputDataError("/data/tasks.jsonl: 1 row cannot be used", cause=KnownCause.UNUSABLE_DATA),
+        InputDataError(
+            "t.jsonl: 1 row cannot be used\n  line 1: /responses_create_params/input: x"
+        ),
+        ServerDied("server my_env ended with exit code 1; its last lines:\n  KeyError: 'HOME'"),
+    ],
+)
+def test_a_message_that_says_what_to_do_gets_no_hint_that_only_refers_to_it(
+    error: PalestraError,
+) -> None:
+    assert hint_for(error) == ""
+    assert finding_of(error).next_action
 
 
 def test_why_and_what_to_do_is_written_nowhere_but_in_the_table() -> None:

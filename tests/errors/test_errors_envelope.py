@@ -72,6 +72,7 @@ EVIDENCE = st.builds(
     row=st.none() | ROWS,
     problems=st.lists(st.builds(FieldProblem, TEXT, TEXT), max_size=3).map(tuple),
     traceback=TEXT,
+    judge_question=TEXT,
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | TEXT,

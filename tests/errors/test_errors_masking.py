@@ -22,6 +22,7 @@ def test_no_part_of_a_failed_call_keeps_a_secret() -> None:
         problems=(FieldProblem("/sk-1", "not sk-1"),),
         row=RowIdentity(task=1),
         traceback="app.py:3 in verify: sk-1",
+        judge_question="Is it sk-1?",
     )
     error = VerifierError("raised sk-1", hint="check sk-1", evidence=evidence)
     mask_error(error, mask)

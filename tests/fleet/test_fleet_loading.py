@@ -91,6 +91,15 @@ def test_an_error_at_import_has_the_author_s_line(tmp_path: Path) -> None:
     assert error.message.startswith(f"{path}:3 cannot be imported: ValueError: invalid literal")
 
 
+def test_a_file_in_the_current_folder_is_named_as_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "raise ValueError")
+    monkeypatch.chdir(path.parent)
+
+    assert refused(path).message == "app.py:1 cannot be imported: ValueError: "
+
+
 def test_a_missing_extra_is_the_only_thing_to_do(tmp_path: Path) -> None:
     error = refused(
         write(

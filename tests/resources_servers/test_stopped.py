@@ -59,7 +59,7 @@ def test_a_crash_that_does_not_happen_again_is_nobodys_in_the_row() -> None:
 
 
 def test_a_crash_without_the_text_too_is_a_fault_of_ours() -> None:
-    with pytest.raises(VerifierError, match="ends by SIGSEGV"):
+    with pytest.raises(VerifierError, match="ends by signal SIGSEGV"):
         value_after(Crashed(11), Crashed(11), alone=Crashed(11))
 
 

@@ -21,7 +21,7 @@ from palestra.errors import JudgeFailure, VerifierError, from_body, to_body, wit
 from palestra.rollouts import TaskRows, UnverifiedAnswers, run
 from palestra.rollouts import results as module
 from palestra.rollouts.results import line_with_answer, reverify_command
-from palestra.schema import Response, RolloutKey, encode_json, own_hint, response_of
+from palestra.schema import Response, RolloutKey, encode_json, recorded_command, response_of
 from palestra.transport.unverified import VERIFY, note_verify_request
 
 SAID: dict[str, Any] = {"id": "r", "created_at": 0, "model": "m", "output": []}
@@ -90,12 +90,13 @@ def test_every_attempt_of_a_failing_judge_keeps_its_own_answer(tmp_path: Path) -
 
     answers = [row.get("response", {}).get("id") for row in rows]
     assert answers == ["attempt 1", None, "attempt 3"]
-    assert [own_hint(row["hint"]) for row in rows] == [
+    assert [row["hint"] for row in rows] == [
         "raise max_output_tokens",
         "ask it less",
         "raise max_output_tokens",
     ]
-    assert reverify_command(settings(tmp_path)) in rows[0]["hint"]
+    command = reverify_command(settings(tmp_path))
+    assert [recorded_command(row) for row in rows] == [command, None, command]
 
 
 def failure(number: int, attempt: int = 1, **fields: Any) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def test_the_last_answer_of_each_rollout_that_was_not_scored_is_verified(tmp_pat
 
     assert only.row["response"]["id"] == "second"
     assert only.row["number"] == 0
-    assert found.told().startswith("1 of the failed rollouts has the model's answer; 1 more")
+    assert found.summary().startswith("1 of the failed rollouts has the model's answer; 1 more")
     assert not only.row.keys() & {"attempt", "_ng_failure_class"}
 
 

@@ -65,6 +65,8 @@ def test_a_missing_manifest_cannot_be_continued(tmp_path: Path) -> None:
         ({"a": {"b": 1}}, {"a": "x"}, ["""a: {"b":1} -> 'x'"""]),
         ({"z": [1], "a": 0}, {"z": [2], "a": 1}, ["a: 0 -> 1", "z: [1] -> [2]"]),
         ({"code": {"e": "0f" * 32}}, {"code": {"e": "1f" * 32}}, ["code.e: it has changed since"]),
+        ({"code": {}}, {"code": {"e": "1f" * 32}}, ["code.e: it is new"]),
+        ({"code": {"e": "1f" * 32}}, {"code": {}}, ["code.e: it is gone"]),
     ],
 )
 def test_differences_are_named_leaf_by_leaf(old: Any, new: Any, expected: list[str]) -> None:

@@ -70,6 +70,67 @@ def test_materialized_inputs_can_be_materialized_again(tmp_path: Path) -> None:
     assert made(tmp_path, *once) == once
 
 
+def test_rows_of_two_tasks_with_one_index_are_refused_with_both_lines(tmp_path: Path) -> None:
+    first, second = task(7, _ng_task_index=0), task(8, _ng_task_index=1)
+
+    message = refused(tmp_path, first, second, {**second, "_ng_task_index": 0}, second)
+
+    assert "line 3: /_ng_task_index is 0, as on line 1, which is another task" in message
+    assert "line 4" not in message
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        task(7, answer="A"),
+        task(7, agent_ref={"name": "other_agent"}),
+        task(7) | {"responses_create_params": {"input": "question 7", "temperature": 1}},
+        task(7) | {"responses_create_params": {"input": "question 7", "metadata": {"a": "b"}}},
+    ],
+    ids=["another answer", "another agent", "other parameters", "other metadata"],
+)
+def test_one_difference_makes_another_task(tmp_path: Path, other: dict[str, Any]) -> None:
+    rows = [task(7, agent_ref={"name": AGENT}, _ng_task_index=0), other | {"_ng_task_index": 0}]
+
+    assert "which is another task" in refused(tmp_path, *rows, agent_name=AGENT)
+
+
+def test_the_first_row_of_an_index_is_named_with_its_file(tmp_path: Path) -> None:
+    inputs = [
+        InputFile(write_rows(tmp_path / f"{number}.jsonl", [task(number, _ng_task_index=0)]))
+        for number in (1, 2)
+    ]
+
+    with pytest.raises(InputDataError) as caught:
+        materialized(tmp_path, inputs=inputs)
+
+    assert f"as on {tmp_path / '1.jsonl'} line 1" in caught.value.message
+
+
+def test_an_indexed_file_of_two_agents_is_refused(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "tasks.jsonl", [task(7, _ng_task_index=0)])
+    inputs = [InputFile(path, agent=agent) for agent in (AGENT, "other_agent")]
+
+    with pytest.raises(InputDataError, match="line 1: /_ng_task_index is 0, for two agents"):
+        materialized(tmp_path, inputs=inputs)
+
+
+def test_what_a_rollout_has_of_its_own_makes_no_other_task(tmp_path: Path) -> None:
+    once = made(tmp_path, task(7), num_repeats=3, num_repeats_add_seed=True)
+    named = [row | {"_ng_rollout_id": str(number)} for number, row in enumerate(once)]
+
+    assert made(tmp_path, *named) == named
+
+
+def test_results_of_one_task_are_rows_of_one_task(tmp_path: Path) -> None:
+    results = [
+        task(7, _ng_task_index=4, response={"id": str(number)}, reward=0.5, extracted=number)
+        for number in range(2)
+    ]
+
+    assert keys(made(tmp_path, *results)) == [(4, 0), (4, 1)]
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (2, 2), (9, 3), (None, 3)])
 def test_a_limit_takes_the_first_rows(tmp_path: Path, limit: int | None, expected: int) -> None:
     rows = made(tmp_path, task(1), task(2), task(3), limit=limit)
@@ -121,6 +182,36 @@ def test_a_prompt_is_filled_from_row_fields(tmp_path: Path) -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "2 + 2? {x}"},
     ]
+
+
+@pytest.mark.parametrize("text", ["{{question}}", "Q: {{ question }}", "{{question | trim}}?"])
+def test_a_field_in_the_braces_of_jinja_is_refused(tmp_path: Path, text: str) -> None:
+    prompt = template(tmp_path, f"user: '{text}'")
+
+    message = refused(tmp_path, {"question": "2 + 2?"}, prompt_config=prompt)
+
+    assert "line 1: prompt_config has no field: {{question}} is the literal text" in message
+    assert message.endswith("write {question}")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ('{question} Reply as {{"question": 1}} or {{question}}', '2? Reply as {"question": 1} or {question}'),
+        (r"Write \boxed{{question}}", r"Write \boxed{question}"),
+        ("Reply with {{answer}}", "Reply with {answer}"),
+        ("{{{question}}}", "{2?}"),
+        ("Begin.", "Begin."),
+    ],
+)  # fmt: skip
+def test_literal_braces_and_a_prompt_without_fields_are_kept(
+    tmp_path: Path, text: str, asked: str
+) -> None:
+    prompt = template(tmp_path, f"user: '{text}'")
+
+    (row,) = made(tmp_path, {"question": "2?"}, prompt_config=prompt)
+
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": asked}]
 
 
 def test_a_prompt_keeps_the_other_parameters_of_a_row(tmp_path: Path) -> None:
@@ -271,6 +362,8 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
             {"input": "q", "temp": 1},
             "/temp is no parameter of a request; did you mean 'temperature'",
         ),
+        ({"messages": []}, "/input: Field required; 'messages' is its name in Chat Completions"),
+        ({"input": "q", "metadata": {"a": 1}}, "/metadata/a: Input should be a valid string"),
     ],
 )
 def test_the_pointer_leads_to_the_bad_part_of_a_row(
@@ -280,6 +373,13 @@ def test_the_pointer_leads_to_the_bad_part_of_a_row(
 
     assert f"line 1: /responses_create_params{says}" in message
     assert "union" not in message
+
+
+def test_metadata_takes_texts_and_objects_for_our_model_servers(tmp_path: Path) -> None:
+    metadata = {"note": "x", "nothing": None, "extra_body": {"top_k": 5}}
+    rows = made(tmp_path, {"responses_create_params": {"input": "q", "metadata": metadata}})
+
+    assert rows[0]["responses_create_params"]["metadata"] == metadata
 
 
 def test_parameters_that_are_no_object_are_a_bad_row_with_a_prompt_too(tmp_path: Path) -> None:

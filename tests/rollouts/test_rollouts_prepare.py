@@ -105,6 +105,16 @@ def test_a_limit_of_no_rows_is_a_warning(folder: Path) -> None:
     assert "`--limit 0` leaves no rows" in prepared(folder, limit=0).notices[0]
 
 
+def test_a_prompt_that_names_no_field_is_a_warning(folder: Path) -> None:
+    write_rows(folder / "tasks.jsonl", [{"number": 1}, {"number": 2}])
+    prompt = folder / "prompt.yaml"
+    prompt.write_text("user: Begin.")
+
+    [warning] = prepared(folder, prompt_config=prompt).notices
+
+    assert warning.startswith(f"warning: prompt_config {prompt} names no field of the rows")
+
+
 def test_an_array_of_rows_is_one_problem_with_its_remedy(folder: Path) -> None:
     (folder / "tasks.jsonl").write_text(json.dumps([task(1), task(2)], indent=1))
     with pytest.raises(BadRows) as caught:
@@ -332,6 +342,28 @@ def test_a_changed_model_is_refused_with_the_difference(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_advised"),
+    [
+        ({"code": {"math": {"app.py": "1f" * 32}}}, True),
+        ({"code": {}, "responses_create_params": {"temperature": 1}}, False),
+        ({"code": {"policy_model": {"app.py": "1f" * 32}}}, False),
+    ],
+    ids=["verifier", "sampling", "model"],
+)
+def test_a_re_verification_is_advised_when_the_verifier_has_changed(
+    changed: dict[str, Any], is_advised: bool, folder: Path
+) -> None:
+    servers = {**SEMANTICS["servers"], "math": {"type": "resources_servers", "settings": {}}}
+    made = {"servers": servers, "code": {}}
+    prepared(folder, semantics=made)
+    record(folder, scored(0))
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, semantics={**made, **changed})
+
+    assert ("palestra reverify" in caught.value.hint) is is_advised
+
+
 def test_a_changed_temperature_is_refused_with_the_difference(folder: Path) -> None:
     def sampling(temperature: float) -> dict[str, Any]:
         return {"responses_create_params": {"temperature": temperature}}
@@ -420,7 +452,7 @@ def test_the_advice_undoes_the_limit_and_the_repeats(folder: Path) -> None:
         resumed(folder, semantics={**SEMANTICS, "num_repeats": 1}, limit=2)
 
     assert caught.value.hint.startswith(
-        "add `--limit 1 --num-repeats 2` to go on with that run, or choose another output; "
+        "add `--limit 1 --num-repeats 2` to go on with that run; or choose another output; "
     )
 
 

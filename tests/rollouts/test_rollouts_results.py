@@ -20,7 +20,7 @@ from palestra.errors import (
     WrongSetting,
 )
 from palestra.rollouts.results import FailedRow, failed, scored
-from palestra.schema import own_hint, reverify_in
+from palestra.schema import ReverifyCommand, recorded_command
 
 ROW = {"_ng_task_index": 0, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
 NO_TEXT = "caf\udce9"
@@ -168,6 +168,7 @@ def test_a_failure_is_recorded_with_what_went_wrong_where_that_is_known() -> Non
 def test_the_hint_of_a_judges_endpoint_says_that_the_command_has_the_judges_settings() -> None:
     error = JudgeUnavailable("answered 404", evidence=CallEvidence(hops=(Hop("my_judge"),)))
     error.verify_request = {"response": {"output": []}}
+    command = ReverifyCommand("palestra reverify ++judge_model_name=wrong", names_judge=True)
 
     result = failed(
         ROW,
@@ -176,11 +177,11 @@ def test_the_hint_of_a_judges_endpoint_says_that_the_command_has_the_judges_sett
         max_attempts=3,
         started_at=0.0,
         elapsed_s=1.0,
-        reverify_command="palestra reverify ++judge_model_name=wrong",
+        reverify_command=command,
     )
 
-    hint = json.loads(result.line)["hint"]
-    assert own_hint(hint) == (
+    row = json.loads(result.line)
+    assert row["hint"] == (
         "if a setting of my_judge is wrong, correct it in the command that verifies again, too"
     )
-    assert reverify_in(hint) == "palestra reverify ++judge_model_name=wrong"
+    assert recorded_command(row) == command

@@ -8,10 +8,25 @@ import pytest
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 from scripted_runs import AGENT, settings, task, write_rows
 
-from palestra.errors import InputDataError
+from palestra.errors import ConfigError, InputDataError
 from palestra.rollouts import AgentRoute, check_rows, plan
-from palestra.schema import ResponseCreateParams, RunRequest, VerifyRequest, VerifyResponse
-from palestra.server import ResourcesServer, ResourcesServerConfig
+from palestra.schema import (
+    Response,
+    ResponseCreateParams,
+    RunRequest,
+    VerifyRequest,
+    VerifyResponse,
+    WireModel,
+)
+from palestra.server import (
+    Episode,
+    Opening,
+    ResourcesServer,
+    ResourcesServerConfig,
+    Session,
+    Step,
+    TurnsServer,
+)
 from palestra.server.published import published_schema
 from palestra.transport import HttpClient, ServerClient, Target
 
@@ -37,6 +52,7 @@ def checked(
     server: type[ResourcesServer] = Quiz,
     environments: tuple[str, ...] = ("quiz",),
     forwards: bool = True,
+    agent: str = "",
 ) -> None:
     """Plan a run over `rows`, and hold them to what the environment publishes."""
     write_rows(folder / "tasks.jsonl", rows)
@@ -47,7 +63,7 @@ def checked(
     for name in environments:
         targets[name] = Target(name, "resources_servers", local=quiz)
     targets[AGENT] = Target(AGENT, "responses_api_agents", local=quiz)
-    asyncio.run(check_rows(planned, client, [AgentRoute(AGENT, environments, forwards)]))
+    asyncio.run(check_rows(planned, client, [AgentRoute(AGENT, environments, forwards, agent)]))
 
 
 def refused(folder: Path, *rows: Any, **how: Any) -> str:
@@ -147,3 +163,61 @@ def test_a_field_of_several_names_is_marked() -> None:
 
     assert properties["answer"]["x-palestra-transforms"] is True
     assert "x-palestra-transforms" not in properties["plain"]
+
+
+class Game(TurnsServer):
+    """An environment that takes turns."""
+
+    async def reset(self, body: WireModel, session: Session) -> Opening:
+        del body
+        self.begin(session, None)
+        return Opening()
+
+    async def answer(self, turn: Response, episode: Episode) -> Step:
+        raise NotImplementedError
+
+
+class Replayed(Game):
+    """It scores a stored episode from its row."""
+
+    async def rescored(self, body: VerifyRequest) -> VerifyResponse:
+        return self.reply(body, 1.0)
+
+
+@pytest.mark.parametrize("agent", ["simple_agent", "mcp_agent"])
+def test_an_agent_that_takes_no_turns_is_refused_for_an_environment_that_does(
+    tmp_path: Path, agent: str
+) -> None:
+    with pytest.raises(ConfigError, match="quiz plays episodes") as refusal:
+        checked(tmp_path, task(1), server=Game, agent=agent)
+
+    assert f"gymnasium_agent in place of {agent}" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("server", "agent", "forwards"),
+    [
+        (Game, "gymnasium_agent", True),
+        (Game, "simple_agent", False),
+        (Replayed, "simple_agent", True),
+        (Quiz, "simple_agent", True),
+    ],
+    ids=["plays", "is the author's own", "scores rows", "takes no turns"],
+)
+def test_an_agent_that_may_take_turns_is_not_refused(
+    tmp_path: Path, server: type[ResourcesServer], agent: str, forwards: bool
+) -> None:
+    row = task(1, expected_answer="4")
+
+    checked(tmp_path, row, server=server, agent=agent, forwards=forwards)
+
+
+def test_an_agent_without_rows_is_not_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path / "tasks.jsonl", [task(1)])
+    planned = plan(settings(tmp_path), agents={AGENT}, semantics={}, version="1")
+    client = ServerClient({}, HttpClient())
+    game = Game(config=ResourcesServerConfig(name="game"), server_client=client)
+    targets = {"game": Target("game", "resources_servers", local=game)}
+    other = AgentRoute("idle", ("game",), is_shipped=True, implementation="simple_agent")
+
+    asyncio.run(check_rows(planned, ServerClient(targets, HttpClient()), [other]))

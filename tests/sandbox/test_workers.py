@@ -125,7 +125,7 @@ def test_a_worker_that_was_killed_from_outside_says_nothing_about_the_data() -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU])
 def test_a_worker_that_is_told_to_end_says_nothing_about_the_data(number: signal.Signals) -> None:
-    with pytest.raises(WorkersBroken, match=f"ended from outside, by signal {int(number)}"):
+    with pytest.raises(WorkersBroken, match=f"ended from outside, by signal {number.name}"):
         called("die_by", int(number))
 
 

@@ -38,6 +38,35 @@ def test_the_tags_of_a_union_are_no_part_of_a_pointer() -> None:
     }
 
 
+def test_a_tag_with_the_name_of_a_field_that_is_there_is_no_part_of_a_pointer() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    fields = rejected(ResponseCreateParams, {"input": "x", "tools": [tool]})
+
+    assert "/tools/0/name" in {field.pointer for field in fields}
+    assert not any(field.pointer.startswith("/tools/0/function") for field in fields)
+
+
+def test_a_tool_of_chat_completions_is_answered_with_what_to_write() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    fields = rejected(ResponseCreateParams, {"input": "x", "tools": [tool]})
+
+    assert "write what is under `function` one level up" in rejection_text(fields)
+
+
+def test_a_tool_without_a_name_is_none_of_chat_completions() -> None:
+    fields = rejected(ResponseCreateParams, {"input": "x", "tools": [{"type": "function"}]})
+
+    assert rejection_text(fields) == "/tools/0/name: Field required"
+
+
+def test_a_pointer_into_a_body_that_is_read_again_leaves_tags_out() -> None:
+    body = b'{"input": "x", "tools": [{"type": "function", "function": {"name": "f"}}]}'
+    with pytest.raises(ValidationError) as caught:
+        ResponseCreateParams.model_validate_json(body)
+
+    assert why_unreadable(body, caught.value).startswith("/tools/0/name: Field required")
+
+
 def test_a_key_with_a_slash_is_escaped() -> None:
     [field] = rejected(Board, {"cells": {"a/b~c": "x"}})
 

@@ -9,9 +9,11 @@ from palestra.schema import (
     RETRIABLE_CLASSES,
     FailedAttempts,
     Remedy,
+    ReverifyCommand,
     RolloutKey,
     Unscored,
-    hint_with,
+    own_hint,
+    recorded_command,
     remedy_of,
 )
 
@@ -94,10 +96,15 @@ def test_the_classes_worth_another_attempt_are_failures() -> None:
     assert {failure.value for failure in FAILURES} > RETRIABLE_CLASSES
 
 
-def test_resuming_is_not_advised_for_a_failed_verification() -> None:
-    hint = hint_with("", "palestra reverify --rollouts a.jsonl --with-failures '{x}'")
+def recorded(text: str, **flags: bool) -> dict[str, Any]:
+    """The fields of a failed attempt that kept its answer."""
+    return {"response": ANSWER, "reverify": ReverifyCommand(text, **flags).as_json()}
 
-    words = noted(attempt(0, response=ANSWER, hint=hint)).unscored().what_helps()
+
+def test_resuming_is_not_advised_for_a_failed_verification() -> None:
+    command = recorded("palestra reverify --rollouts a.jsonl --with-failures '{x}'")
+
+    words = noted(attempt(0, **command)).unscored().what_helps()
 
     assert "palestra reverify --rollouts a.jsonl --with-failures '{x}' scores 1" in words
     assert "--resume runs" not in words
@@ -117,20 +124,51 @@ def test_resuming_is_not_advised_for_a_failed_verification() -> None:
 def test_the_command_for_one_rollout_verifies_it_alone_where_it_can(
     command: str, expected: str
 ) -> None:
-    hint = hint_with("", command) if command else ""
-
-    unscored = noted(attempt(0, response=ANSWER, hint=hint)).unscored(only=("0:0",))
+    unscored = noted(attempt(0, **recorded(command))).unscored(only=("0:0",))
 
     assert expected in unscored.what_helps()
 
 
 def test_failures_of_several_runs_name_the_command_without_their_arguments() -> None:
     attempts = noted(
-        attempt(0, response=ANSWER, hint=hint_with("", "palestra reverify A")),
-        attempt(1, response=ANSWER, hint=hint_with("", "palestra reverify B")),
+        attempt(0, **recorded("palestra reverify A")),
+        attempt(1, **recorded("palestra reverify B")),
     )
 
     assert "`palestra reverify --with-failures` scores 2" in attempts.unscored().what_helps()
+
+
+def test_a_recorded_need_of_the_live_session_decides_and_not_the_text_of_the_command() -> None:
+    needs = noted(attempt(0, **recorded("palestra reverify A", needs_session=True)))
+    mentions = noted(attempt(0, **recorded("palestra reverify --force.jsonl --force")))
+
+    assert "needs the live session" in needs.unscored().what_helps()
+    assert "needs the live session" not in mentions.unscored().what_helps()
+
+
+def test_a_recorded_judge_decides_and_not_the_text_of_the_command() -> None:
+    names = noted(attempt(0, **recorded("palestra reverify A", names_judge=True)))
+    mentions = noted(attempt(0, **recorded("palestra reverify --judge x")))
+
+    assert "the judge's model, say" in names.unscored().what_helps()
+    assert "the judge's model, say" not in mentions.unscored().what_helps()
+
+
+OLD_HINT = "raise it; the model's answer is kept: {} verifies it without the model"
+
+
+def test_a_row_of_an_older_version_has_the_command_in_its_hint() -> None:
+    row = {"hint": OLD_HINT.format("palestra reverify A --judge x --force")}
+
+    assert recorded_command(row) == ReverifyCommand(
+        "palestra reverify A --judge x --force", needs_session=True, names_judge=True
+    )
+    assert own_hint(row["hint"]) == "raise it"
+
+
+@pytest.mark.parametrize("row", [{}, {"hint": "look"}, {"hint": None}, {"reverify": "text"}])
+def test_a_row_may_record_no_command(row: dict[str, Any]) -> None:
+    assert recorded_command(row) is None
 
 
 def test_nothing_helps_where_every_rollout_has_a_score() -> None:

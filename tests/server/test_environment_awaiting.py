@@ -53,6 +53,13 @@ def test_a_call_that_is_used_without_await_is_refused_with_its_line_and_the_cure
     assert "async def" in raised.value.hint
 
 
+def test_a_lambda_that_uses_a_call_without_await_is_refused(tmp_path: Path) -> None:
+    line = "verify = lambda self, answer: float("
+
+    with pytest.raises(ConfigError, match=r"sums\.py:5: verify uses self\.judge\.same\("):
+        defined(tmp_path, line, "self.judge.same('4', answer))")
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -7,6 +7,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,37 @@ def test_components_of_numpy_count() -> None:
     result = rewarded(with_verify(lambda self: {"a": np.float32(0.5), "b": np.bool_(True)}))
 
     assert result["reward"] == 1.5
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 2), Decimal("0.5")])
+def test_rewards_and_components_of_exact_numbers_count(number: Any) -> None:
+    assert rewarded(with_verify(lambda self: number))["reward"] == 0.5
+    assert rewarded(with_verify(lambda self: {"a": number}))["reward_components"] == {"a": 0.5}
+
+
+@pytest.mark.parametrize("number", [Decimal("nan"), Decimal("snan"), Decimal("1e400")])
+def test_an_exact_number_that_is_no_finite_float_is_no_reward(number: Any) -> None:
+    cls = with_verify(lambda self: {"a": number})
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert "which is not a reward" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["", " ", 1, None])
+def test_a_component_without_a_text_as_its_name_is_a_verifier_error(name: Any) -> None:
+    cls = with_verify(lambda self: {name: 1.0})
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["type"] == "verifier_error"
+    assert f"returned a component named {name!r}" in error["message"]
+
+
+def test_a_generator_is_named_as_no_reward() -> None:
+    cls = with_verify(lambda self: (part for part in (1.0,)))
+    error = error_of(ask(server_of(server_class_of(defined(cls))), "/verify", turn()))
+
+    assert error["message"] == "env/verify returned a generator, which is not a reward"
 
 
 @pytest.mark.parametrize("parts", [(1e308, 1e308), (1e308, -1e308)])
@@ -469,6 +502,29 @@ def test_a_misspelt_attribute_is_refused_with_the_nearest(name: str, tmp_path: P
         defined(load_module(file).Sums)
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"), [("tools", "@tool"), ("rubric", "`verify`"), ("parser", "`verify`")]
+)
+def test_an_attribute_that_another_library_reads_is_refused_with_what_to_write(
+    name: str, instead: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(MISSPELT.format(line=name))
+    with pytest.raises(ConfigError, match=rf"nothing reads Sums\.{name}") as raised:
+        defined(load_module(file).Sums)
+
+    assert instead in raised.value.hint
+
+
+def test_an_empty_file_beside_reads_no_attribute(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").touch()
+    load_module(tmp_path / "empty.py")
+    (tmp_path / "sums.py").write_text(MISSPELT.format(line="max_turn"))
+
+    with pytest.raises(ConfigError, match="did you mean 'max_turns'"):
+        defined(load_module(tmp_path / "sums.py").Sums)
+
+
 @pytest.mark.parametrize("name", ["strat", "gald", "repli"])
 def test_a_method_with_one_wrong_letter_is_refused_with_the_one_it_resembles(
     name: str, tmp_path: Path
@@ -565,7 +621,7 @@ def compared(self: Any, answer: str) -> Any:
     return 0.5 if not answer else answer == "4"
 
 
-@pytest.mark.parametrize("verify", [annotated, compared])
+@pytest.mark.parametrize("verify", [annotated, compared, lambda self, answer: answer == "4"])
 def test_weights_are_refused_where_the_code_of_verify_returns_a_number(verify: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         defined(with_verify(verify, weights={"correct": 0.8}))

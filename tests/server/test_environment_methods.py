@@ -4,24 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment_classes import warnings_of, with_methods
 
-from palestra import Environment, environment, tool
+from palestra import environment, tool
 from palestra.errors import ConfigError, InputDataError
 from palestra.server import EnvironmentDefinition
 
-ROWS = [{"question": "2 + 2 = ?", "answer": "4", "task": "sums", "wanted": "4"}]
 HERE = Path(__file__).name
-
-
-def with_methods(**members: Any) -> type[Environment]:
-    made = {"data": ROWS, "prompt": "{question}", "verify": lambda self: 1.0, **members}
-    return type("Sums", (Environment,), made)
-
-
-def warnings_of(subject: Any, rows: Any = None) -> list[str]:
-    warnings: list[str] = []
-    list(EnvironmentDefinition.of(subject).rows(rows, warn=warnings.append))
-    return warnings
 
 
 def without_self(answer, wanted):  # type: ignore[no-untyped-def]
@@ -113,51 +102,6 @@ def test_a_type_of_a_tool_that_cannot_be_used_is_refused_with_its_parameter(
     line = wait.__code__.co_firstlineno
     assert f"{HERE}:{line}: the tool wait has a type" in raised.value.message
     assert problem in raised.value.message
-
-
-def test_a_field_that_the_models_text_replaces_is_a_warning_with_the_cure() -> None:
-    cls = with_methods(verify=lambda self, response, answer: answer in str(response))
-
-    [warning] = warnings_of(cls)
-
-    assert HERE in warning
-    assert "a field 'answer', but the parameter answer of verify is the text" in warning
-    assert 'task["answer"]' in warning
-
-
-def test_a_function_is_warned_of_a_replaced_field_too() -> None:
-    @environment(data=ROWS, prompt="{question}")
-    def verify(answer: str) -> bool:
-        return bool(answer)
-
-    assert len(warnings_of(verify)) == 1
-
-
-def test_a_column_with_the_name_of_the_trajectory_is_a_warning() -> None:
-    cls = with_methods(verify=lambda self, response: 1.0)
-
-    [warning] = warnings_of(cls, [{"question": "?", "response": "4"}])
-
-    assert "rename the field" in warning
-
-
-@pytest.mark.parametrize(
-    "verify",
-    [
-        lambda self, answer, task: answer == task["answer"],
-        lambda self, answer: answer == self.task["answer"],
-        lambda self, task: bool(task["wanted"]),
-        lambda self, wanted: bool(wanted),
-    ],
-)
-def test_code_that_reads_the_field_or_has_no_such_parameter_is_not_warned(verify: Any) -> None:
-    assert warnings_of(with_methods(verify=verify)) == []
-
-
-def test_the_trajectory_of_an_earlier_run_is_no_field_of_the_data() -> None:
-    cls = with_methods(verify=lambda self, response: 1.0)
-
-    assert warnings_of(cls, [{**ROWS[0], "response": {"output": []}}]) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Whatever an author's code raises is a failure of its rollout, and of nothing else."""
 
 import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -9,7 +12,7 @@ import pytest
 from author_servers import ask, error_of, server_of, turn
 from palestra.errors import VerifierError, to_body
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.server import ResourcesServer
+from palestra.server import AuthorsPlace, ResourcesServer
 
 
 class Unprintable(Exception):
@@ -37,8 +40,10 @@ def raising(error: BaseException) -> ResourcesServer:
 ESCAPING = [
     (SystemExit("usage: verify"), "SystemExit: usage: verify"),
     (asyncio.CancelledError("inside"), "CancelledError: inside"),
+    (KeyboardInterrupt("odd"), "KeyboardInterrupt: odd"),
     (Unprintable(), "Unprintable: (its text cannot be made: RuntimeError)"),
     (ValueError("half \ud83d"), "ValueError: half \\ud83d"),
+    (AssertionError(), "AssertionError"),
 ]
 
 
@@ -60,6 +65,38 @@ def test_what_an_own_route_raises_is_an_answer(error: BaseException, says: str) 
     assert (reply.status, error_of(reply)["message"]) == (500, f"env/own raised {says}")
 
 
+@pytest.fixture(autouse=True)
+def handled_signal() -> Iterator[None]:
+    """Handle SIGINT, as Palestra's commands and processes do: it raises nothing."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_ctrl_c_is_no_failure_of_the_verifier() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    endpoint = raising(KeyboardInterrupt()).typed_endpoint("/verify")
+    assert endpoint is not None
+
+    with closing(asyncio.new_event_loop()) as loop, pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(endpoint.invoke(turn(), session_id="s"))
+
+
+def test_a_second_ctrl_c_of_a_script_is_no_failure_of_the_verifier() -> None:
+    class Waiting(ResourcesServer):
+        async def verify(self, body: VerifyRequest) -> VerifyResponse:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    endpoint = server_of(Waiting).typed_endpoint("/verify")
+    assert endpoint is not None
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(endpoint.invoke(turn(), session_id="s"))
+
+
 def test_a_task_that_is_told_to_stop_stops() -> None:
     class Slow(ResourcesServer):
         async def verify(self, body: VerifyRequest) -> VerifyResponse:
@@ -74,3 +111,13 @@ def test_a_task_that_is_told_to_stop_stops() -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(stopped())
+
+
+@pytest.mark.parametrize(
+    ("author", "text"),
+    [(AuthorsPlace("verify", "app.py", 3), " in verify, app.py:3"), (AuthorsPlace(), "")],
+)
+def test_a_line_of_an_author_ends_a_sentence_where_it_is_known(
+    author: AuthorsPlace, text: str
+) -> None:
+    assert author.in_sentence() == text

@@ -262,20 +262,42 @@ def test_a_verdict_of_our_own_question_is_read_anew() -> None:
 
 
 def failure(
-    says: str | Response = "", *recorded: Any, made: Config | None = None, replays: bool = False
+    says: str | Response = "",
+    *recorded: Any,
+    made: Config | None = None,
+    replays: bool = False,
+    about_what: JudgeQuestion | None = None,
 ) -> JudgeFailure:
     client, _ = fleet(lambda _: says)
     if replays:
         client.targets = {}
     hearing = Judge(client, made or config()).hearing(body(*recorded, replays=replays))
     with pytest.raises(JudgeFailure) as caught:
-        asyncio.run(hearing.ask(about("x", "y")))
+        asyncio.run(hearing.ask(about_what or about("x", "y")))
     return caught.value
 
 
 def test_a_reply_without_verdict_is_a_failure_that_quotes_it() -> None:
     assert "hard to say" in failure("hard to say").message
     assert "cut off (max_output_tokens)" in failure(reply("[[A=B]]", cut=True)).message
+
+
+def test_a_failure_has_the_question_without_the_text_of_the_system() -> None:
+    question = failure("hard to say").evidence.judge_question
+
+    assert "A:\n<first " in question
+    assert "Compare." not in question
+
+
+def test_a_failed_call_of_a_judge_has_the_question() -> None:
+    assert "<second " in failure(made=config(judge_model_server=None)).evidence.judge_question
+
+
+def test_a_long_question_is_shortened_in_a_failure() -> None:
+    question = failure("hard to say", about_what=about("x" * 50_000, "y")).evidence.judge_question
+
+    assert len(question) < 5_000
+    assert "characters in all" in question
 
 
 def test_a_judge_whose_context_was_full_is_not_advised_to_write_more() -> None:

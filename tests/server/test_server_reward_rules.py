@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from author_servers import ask, server_of, turn
+from palestra.errors import ConfigError
 from palestra.schema import VerifyRequest, VerifyResponse
 from palestra.server import ResourcesServer, RewardRules
 
@@ -42,3 +43,14 @@ def test_a_reward_outside_the_default_limits_is_marked() -> None:
 @pytest.mark.parametrize("kind", [WithRules, WithRounding])
 def test_a_reward_that_the_rules_allow_is_not_marked(kind: type[ResourcesServer]) -> None:
     assert "outside_reward_rules" not in row_of(kind)
+
+
+@pytest.mark.parametrize("limit", ["2", None, True, float("nan")])
+def test_a_limit_that_is_no_number_is_refused(limit: Any) -> None:
+    with pytest.raises(ConfigError, match="reward_rules: highest must be a number, not"):
+        RewardRules(highest=limit)
+
+
+def test_reasons_without_kinds_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unsure must be reasons by kind"):
+        RewardRules(unsure=["empty"])  # type: ignore[arg-type]

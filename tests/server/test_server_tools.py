@@ -3,11 +3,20 @@
 from typing import Annotated, Any, Literal
 
 import orjson
+import pytest
 from pydantic import Field, PrivateAttr
 
-from author_servers import ask, server_of, turn
+from author_servers import ask, error_of, server_of, turn
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.server import ResourcesServer, Session, ToolError, tool, tool_schema
+from palestra.server import (
+    Environment,
+    EnvironmentDefinition,
+    ResourcesServer,
+    Session,
+    ToolError,
+    tool,
+    tool_schema,
+)
 
 
 class Weather(ResourcesServer):
@@ -143,6 +152,42 @@ class Broken(ResourcesServer):
         return {**body.model_dump(), "reward": 0.0}
 
 
+class Unfit(ResourcesServer):
+    """Tools whose results are not JSON."""
+
+    @tool
+    def keyed(self) -> Any:
+        """Return a mapping without texts as keys."""
+        return {1j: 1}
+
+    @tool
+    def listed(self) -> Any:
+        """Return a generator."""
+        yield 1
+
+    async def verify(self, body: VerifyRequest) -> dict[str, Any]:
+        return {**body.model_dump(), "reward": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        (
+            "keyed",
+            "env/keyed returned {1j: 1}, which is not JSON: the result has the key 1j, which is not a text",
+        ),
+        ("listed", "env/listed returned a generator, which is not JSON"),
+    ],
+)
+def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, problem: str) -> None:
+    error = error_of(ask(server_of(Unfit), f"/{name}", {}))
+
+    assert error["message"] == problem
+    assert error["type"] == "environment_error"
+    line = getattr(Unfit, name).__code__.co_firstlineno
+    assert error["traceback"] == f"{__file__}:{line} in {name}"
+
+
 def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
     """What the model read of each call, and the result row."""
     server = server_of(Broken)
@@ -172,3 +217,21 @@ def test_a_row_lists_the_first_failures_of_a_tool_that_is_called_for_ever() -> N
 
     assert len(row["tool_failures"]) == 50
     assert len(row["tool_failures"][0]["message"]) == 500
+
+
+@pytest.mark.parametrize(
+    ("name", "is_warned"),
+    [("größe", True), ("x" * 65, True), ("look_up2", False)],
+)
+def test_a_tool_with_a_name_that_providers_refuse_is_a_warning(name: str, is_warned: bool) -> None:
+    def look(self: Any, number: int) -> int:
+        """Look."""
+        return number
+
+    look.__name__ = name
+    cls = type("Named", (Environment,), {name: tool(look), "verify": lambda self, answer: 1.0})
+    warnings = EnvironmentDefinition.of(cls).warnings()
+
+    assert [f"the tool {name} has a name that OpenAI" in text for text in warnings] == (
+        [True] if is_warned else []
+    )

@@ -19,6 +19,7 @@ from palestra.system import (
     Process,
     born_at,
     create_whole,
+    file_and_line,
     lock,
     open_locked,
     replacing,
@@ -258,3 +259,12 @@ def test_a_file_that_is_renamed_each_time_it_is_opened_is_given_up(
 
     with pytest.raises(BlockingIOError):
         open_locked(path)
+
+
+@pytest.mark.parametrize(("line", "text"), [(3, "app.py:3"), (None, "app.py")])
+def test_a_line_of_a_file_is_written_as_a_user_types_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: int | None, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert file_and_line(tmp_path / "app.py", line) == text

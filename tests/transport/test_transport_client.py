@@ -108,6 +108,16 @@ def test_an_unknown_server_lists_those_there_are() -> None:
     assert caught.value.hint == "instances of this fleet: a"
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_path_without_its_slash_is_an_error_of_the_calling_code(placement: str) -> None:
+    async def asked() -> None:
+        async with running(placement, {"plain": Plain}) as client:
+            await client.post("plain", "seed_session", json={})
+
+    with pytest.raises(ConfigError, match="write '/seed_session'"):
+        asyncio.run(asked())
+
+
 def verify_at(url: str, *, within_s: float | None = None, **options: Any) -> CallError:
     """How a call to the environment at `url` failed."""
 

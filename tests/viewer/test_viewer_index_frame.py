@@ -7,13 +7,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexed_runs import indexed
 
 from palestra.analysis import RowPositions, RunFrame, summarize
-from profiled_runs import Run, failed, materialized, scored
+from palestra.schema import ReverifyCommand
+from profiled_runs import Run, failed, lines, materialized, scored
 
+COMMAND = ReverifyCommand("palestra reverify --judge m --force", True, True)
 TASKS = st.sampled_from([0, 1, 2, 7, 10**6, "a name"])
 ROLLOUTS = st.sampled_from([0, 1, 5, 2**21])
 ENDS = st.sampled_from(["scored", "failed", "failed, then scored", "never ended"])
@@ -51,6 +54,27 @@ def test_a_frame_from_an_index_is_that_of_the_files(rows: Mapping[str, Any]) -> 
 
     assert content(frame) == content(loaded)
     assert summarize(frame) == summarize(loaded)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reverify": COMMAND.as_json()},
+        {"hint": f"the model's answer is kept: {COMMAND.text} verifies it without the model"},
+    ],
+    ids=["recorded", "in the hint of an older version"],
+)
+def test_the_command_of_a_failure_is_that_of_its_row(
+    fields: dict[str, Any], tmp_path: Path
+) -> None:
+    row = failed(0, 0, "judge_error") | {"_ng_failure_terminal": True, "response": {}} | fields
+    run = Run.write(tmp_path, [scored(1, 0, 1.0)], failures=[row])
+    run.paths.materialized_inputs.write_text(lines([materialized(0, 0), materialized(1, 0)]))
+    with indexed(run.paths.output, tmp_path / "cache") as snapshot:
+        frame = snapshot.frame()
+
+    assert frame.unscored.reverify == COMMAND
+    assert run.load(allow_partial=True).unscored.reverify == COMMAND
 
 
 def content(frame: RunFrame) -> dict[str, Any]:

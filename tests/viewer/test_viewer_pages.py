@@ -444,13 +444,17 @@ def test_a_judges_question_is_text_and_its_label_the_verdict(tmp_path: Path) -> 
 
 
 def test_failed_attempts_say_what_happened(tmp_path: Path) -> None:
-    failures = [failure(1, "no number", traceback="Traceback: here", elapsed_s=2.0, started_at=5.0)]
+    asked = {"judge_question": "Is 4 equal to four?"}
+    failures = [
+        failure(1, "no number", traceback="Traceback: here", elapsed_s=2.0, started_at=5.0, **asked)
+    ]
     output = write_run(tmp_path / "a", [answered(0, 1)], requested=2, failures=failures)
     with viewing(output, cache=tmp_path / "cache") as world:
         [attempt] = world.get("/api/r/RUN/t/1/0/attempts")["attempts"]
         times = world.get("/api/r/RUN/t/1/0/times")
 
     assert (attempt["message"], attempt["traceback"]) == ("no number", "Traceback: here")
+    assert attempt["judge_question"] == "Is 4 equal to four?"
     assert [(span["start_s"], span["end_s"]) for span in times["spans"]] == [(0.0, 2.0)]
 
 

@@ -483,6 +483,7 @@ export interface Attempt {
   hint: string;
   hops: string[];
   body: string;
+  judge_question: string;
   traceback: string;
   elapsed_s: number | null;
   kept: boolean;

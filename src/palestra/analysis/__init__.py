@@ -5,7 +5,7 @@ write reports.
 frames.
 """
 
-from palestra.analysis.advice import advice_about
+from palestra.analysis.advice import advice_about, completion_for
 from palestra.analysis.comparison.compare import comparison_of
 from palestra.analysis.comparison.pairing import (
     ComparedRun,
@@ -78,13 +78,16 @@ from palestra.analysis.report.transcript import (
     question,
 )
 from palestra.analysis.report.write import write_report
+from palestra.analysis.reverify_commands import command_of_run, environment_arguments
 from palestra.analysis.row_texts import read_texts
 from palestra.analysis.run_head import RunHead, run_head
 from palestra.analysis.scan import (
     UNREADABLE,
+    RecordedObject,
     RowBlock,
     RowReader,
     decode_value,
+    recorded_commands,
     split_row,
     why_no_row,
 )
@@ -173,6 +176,7 @@ __all__ = [
     "Range",
     "RangeAtK",
     "RateBand",
+    "RecordedObject",
     "Regression",
     "RegressionGate",
     "Remark",
@@ -199,9 +203,12 @@ __all__ = [
     "agent_metrics",
     "amount",
     "check_destination",
+    "command_of_run",
     "comparison_of",
+    "completion_for",
     "decide_query",
     "decode_value",
+    "environment_arguments",
     "estimate_difference",
     "estimate_level",
     "export_selection",
@@ -227,6 +234,7 @@ __all__ = [
     "question",
     "read_answers",
     "read_texts",
+    "recorded_commands",
     "refuse_shared_files",
     "refuse_with_failed",
     "report_values",

@@ -96,8 +96,8 @@ def _outcomes(
 def _unscored(failures: Mapping[int, FailedAttempt], *, never_ended: int) -> Unscored:
     remedies = Counter(failure.remedy for failure in failures.values())
     remedies[Remedy.RESUME] += never_ended
-    commands = {failure.reverify for failure in failures.values() if failure.answered}
-    return Unscored(remedies, the_command(commands))
+    recorded = (failure.reverify for failure in failures.values() if failure.answered)
+    return Unscored(remedies, the_command(set(filter(None, recorded))))
 
 
 def _unmatched(count: int) -> tuple[str, ...]:

@@ -17,7 +17,12 @@ import numpy as np
 from palestra.analysis.assemble import assemble
 from palestra.analysis.frame import SCORED, AgentName, Endings, RunFrame
 from palestra.analysis.manifests import check_one_run, requested_beside
-from palestra.analysis.scan import PARTIAL, RowBlock, RowReader
+from palestra.analysis.scan import (
+    RecordedObject,
+    RowBlock,
+    RowReader,
+    recorded_commands,
+)
 from palestra.analysis.sources import Files, failure_files, rollouts_beside, run_files
 from palestra.analysis.tables import Codes, FailedAttempt, KeyTable, RowPlace, ScannedRun
 from palestra.config import did_you_mean
@@ -45,7 +50,6 @@ from palestra.schema import (
     TOOL_FAILURES,
     is_retriable,
     is_truncated,
-    reverify_in,
 )
 from palestra.system import shown
 
@@ -135,6 +139,7 @@ class _Scan:
         self.notices: list[str] = []
         self._group_by = group_by.split(".") if group_by else []
         self._reader = RowReader(self._group_by)
+        self._failure_reader = RowReader(nested=RecordedObject)
 
     def inputs(self, paths: Sequence[Path]) -> KeyTable:
         table = KeyTable()
@@ -183,7 +188,7 @@ class _Scan:
         """Return the last failed attempt of each key, combined with the earlier attempts."""
         last: dict[tuple[TaskIndex, int], FailedAttempt] = {}
         for number, path in enumerate(paths):
-            for block in self._reader.blocks(path, torn=self.notices, may_be_empty=True):
+            for block in self._failure_reader.blocks(path, torn=self.notices, may_be_empty=True):
                 for key, failure in zip(_keys(block), _failures(block, number), strict=True):
                     last[key] = failure.together(last[key]) if key in last else failure
         return last
@@ -369,14 +374,14 @@ def _refuse_beyond_arithmetic(block: RowBlock, rewards: "array[float]") -> None:
 
 _UNSCORED_HINT = (
     "only scored rows belong in this file: run the verifier over it again with `palestra "
-    f"reverify`, or remove the row and profile the rest with {PARTIAL}"
+    "reverify`, or remove the row, and `palestra profile --allow-partial` profiles the rest"
 )
 
 
 def _failures(block: RowBlock, file: int) -> Iterator[FailedAttempt]:
-    names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE, "hint")
-    columns = zip(*map(block.field, names), strict=True)
-    for at, (failure_class, attempt, terminal, retriable, response, hint) in enumerate(columns):
+    names = (FAILURE_CLASS, "attempt", FAILURE_TERMINAL, RETRIABLE, RESPONSE)
+    columns = zip(*map(block.field, names), recorded_commands(block), strict=True)
+    for at, (failure_class, attempt, terminal, retriable, response, command) in enumerate(columns):
         if not isinstance(failure_class, str) or failure_class == SCORED:
             raise InputDataError(
                 f"{block.place(at)} has no {FAILURE_CLASS}",
@@ -390,7 +395,7 @@ def _failures(block: RowBlock, file: int) -> Iterator[FailedAttempt]:
             retriable=is_retriable(retriable, failure_class),
             place=row_place,
             answer_place=row_place if response is not None else None,
-            reverify=reverify_in(hint) if isinstance(hint, str) else "",
+            reverify=command,
         )
 
 

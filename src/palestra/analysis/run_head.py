@@ -93,13 +93,23 @@ def run_head(rollouts: Sequence[Path]) -> RunHead:
 
 def environments_of(manifest: Manifest) -> list[str]:
     """Return the names of a run's environments: of a file, or of the folder of a resources server."""
+    servers = environment_servers(manifest)
+    return list(dict.fromkeys(_environment_name(*server) for server in servers.items()))
+
+
+def environment_servers(manifest: Manifest) -> dict[str, JsonDict]:
+    """Return the resources servers that a run's agents refer to, by name."""
     servers = _servers(manifest)
     agent_name = manifest.semantics.get("agent_name")
     agents = [servers[agent_name]] if agent_name in servers else list(servers.values())
     names = [_reference(agent, "resources_server") for agent in agents]
-    return list(
-        dict.fromkeys(_environment_name(name, servers[name]) for name in names if name in servers)
-    )
+    return {name: servers[name] for name in names if name in servers}
+
+
+def resources_servers(manifest: Manifest) -> dict[str, JsonDict]:
+    """Return all resources servers of a run, by name."""
+    servers = _servers(manifest).items()
+    return {name: server for name, server in servers if server.get("type") == _RESOURCES}
 
 
 def model_of(manifest: Manifest) -> str:

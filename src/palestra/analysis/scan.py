@@ -19,7 +19,15 @@ import msgspec
 from palestra.datasets import open_rows
 from palestra.errors import InputDataError
 from palestra.metrics import Nested, Row, Value, can_name_a_field, fields_of
-from palestra.schema import REWARD_COMPONENTS, ROLLOUT_INDEX, TASK_INDEX, JsonDict
+from palestra.schema import (
+    REVERIFY_COMMAND,
+    REWARD_COMPONENTS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonDict,
+    ReverifyCommand,
+    command_of_hint,
+)
 
 BLOCK_BYTES = 1 << 18
 """The size of a block of lines. The decoded block should fit in the processor's cache."""
@@ -61,6 +69,16 @@ class RowBlock:
         task, rollout = self.field(TASK_INDEX)[at], self.field(ROLLOUT_INDEX)[at]
         key = "" if task is None or rollout is None else f" (task {task}, rollout {rollout})"
         return f"{self.path} line {self.lines[at]}{key}"
+
+
+class RecordedObject(Nested, gc=False):
+    """What is decoded of an object inside a row of a failures file: also the fields of the command
+    that verifies its response.
+    """
+
+    command: Any = None
+    needs_session: Any = None
+    names_judge: Any = None
 
 
 Refuse = Callable[[int, bytes], None]
@@ -215,6 +233,14 @@ class RowReader:
             fields = zip(self._nested.__struct_fields__, map(value.get, names), strict=True)
             return self._nested(**dict(fields))
         return [] if isinstance(value, list) else value
+
+
+def recorded_commands(block: RowBlock) -> Iterator[ReverifyCommand | None]:
+    """Yield the command that each row of a failures file records; None without one. The block is of a
+    reader with `nested=RecordedObject`.
+    """
+    for value, hint in zip(block.field(REVERIFY_COMMAND), block.field("hint"), strict=True):
+        yield ReverifyCommand.of(value) or command_of_hint(hint)
 
 
 def split_row(text: bytes) -> dict[str, msgspec.Raw] | None:

@@ -51,7 +51,10 @@ def run_files(inputs: Files | None, rollouts: Files) -> tuple[list[Path], list[P
 def _inputs_beside(rollouts: Path) -> Path:
     inputs = with_compressed(RunPaths(rollouts).materialized_inputs)
     if inputs is None:
-        raise without_inputs(rollouts, hint="pass their path: --inputs FILE")
+        raise without_inputs(
+            rollouts,
+            hint="keep the files of a run in one folder; --inputs FILE names them elsewhere",
+        )
     return inputs
 
 

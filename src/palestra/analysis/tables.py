@@ -12,7 +12,7 @@ import numpy as np
 from palestra.analysis.frame import AgentName, Endings, RowPositions
 from palestra.analysis.manifests import MissingShards
 from palestra.metrics import Columns, IntArray, Keys, TaskIndex
-from palestra.schema import Remedy, remedy_of
+from palestra.schema import Remedy, ReverifyCommand, remedy_of
 
 K = TypeVar("K")
 
@@ -119,8 +119,8 @@ class FailedAttempt:
     place: RowPlace = field(default=RowPlace(0, 0), compare=False)
     answer_place: RowPlace | None = field(default=None, compare=False)
     """Where a model answer is kept, of this or another attempt of the rollout; None without one."""
-    reverify: str = field(default="", compare=False)
-    """The command that verifies the kept answer."""
+    reverify: ReverifyCommand | None = field(default=None, compare=False)
+    """The command that verifies the kept answer; None when unknown."""
 
     @property
     def answered(self) -> bool:

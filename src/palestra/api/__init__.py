@@ -4,7 +4,12 @@ The functions neither print nor end the process. They raise the errors of `pales
 progress reports, pass a `CommandObserver`.
 """
 
-from palestra.api.collection import collect_with, how_to_continue, verified_by
+from palestra.api.collection import (
+    collect_with,
+    how_to_continue,
+    verified_by,
+    with_config_of,
+)
 from palestra.api.component_details import (
     ComponentDetails,
     ExampleRow,
@@ -68,13 +73,14 @@ from palestra.api.runs import (
     RunProfile,
     ScoreTable,
     compare,
+    comparison_of_runs,
     list_runs,
     profile,
     scores,
+    scores_of_runs,
     select,
 )
 from palestra.api.server_semantics import (
-    code_digest,
     differs_from_running,
     run_semantics,
     server_semantics,
@@ -89,6 +95,7 @@ from palestra.records import (
     RunState,
     attempt_of,
     failure_groups,
+    first_rollout,
     rollout_key,
     rollout_record,
     run_entry,
@@ -135,10 +142,10 @@ __all__ = [
     "ask_endpoints",
     "attempt_of",
     "check_descriptors",
-    "code_digest",
     "collect",
     "collect_with",
     "compare",
+    "comparison_of_runs",
     "component_details",
     "diagnose",
     "differs_from_running",
@@ -151,6 +158,7 @@ __all__ = [
     "find_component_named",
     "find_subject",
     "find_target",
+    "first_rollout",
     "how_to_continue",
     "judge_config",
     "lines_of",
@@ -175,6 +183,7 @@ __all__ = [
     "run_entry",
     "run_semantics",
     "scores",
+    "scores_of_runs",
     "secret_mask",
     "select",
     "server_semantics",
@@ -182,5 +191,6 @@ __all__ = [
     "unless",
     "verified_by",
     "wait_for",
+    "with_config_of",
     "with_file_rows",
 ]

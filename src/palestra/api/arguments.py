@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan
 from numbers import Integral, Real
 from pathlib import Path
@@ -24,14 +24,14 @@ import numpy as np
 from palestra.config import did_you_mean
 from palestra.errors import (
     BadInput,
-    CallError,
     ConfigError,
     PalestraError,
     UnknownArgument,
     excerpt,
-    mask_error,
+    reword,
 )
-from palestra.programs import argument_of, with_arguments
+from palestra.programs import argument_of, hint_with_arguments, with_arguments
+from palestra.server import table_rows
 from palestra.settings import HOW_TO_GIVE, InvalidSettings
 
 P = ParamSpec("P")
@@ -74,21 +74,16 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     for a value that its type hints do not allow. Numbers of NumPy become Python's.
     """
     names = list(inspect.signature(function).parameters)
-    keywords = [name for name in names if name != "self"]
     hints = functools.cache(lambda: type_hints(function, include_extras=True))
 
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        for name in kwargs:
-            if name not in keywords:
-                raise UnknownArgument(
-                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, keywords)}",
-                    argument=name,
-                    hint=f"its arguments: {', '.join(keywords)}",
-                )
-        values = [_checked(name, value, hints()) for name, value in zip(names, args, strict=False)]
+        _refuse_unknown(function.__name__, names, kwargs)
+        # What a method returns may be known to type checkers alone.
+        types = hints() if kwargs or args[names[:1] == ["self"] :] else {}
+        values = [_checked(name, value, types) for name, value in zip(names, args, strict=False)]
         values += args[len(names) :]  # Python itself refuses them
-        return values, {name: _checked(name, value, hints()) for name, value in kwargs.items()}
+        return values, {name: _checked(name, value, types) for name, value in kwargs.items()}
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -106,6 +101,35 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     # so that inspect knows it for what it is
     return cast(Any, awaited) if inspect.iscoroutinefunction(function) else checked
+
+
+def checks_names(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, which raises UnknownArgument instead of Python's TypeError for a name that
+    it lacks. For one that passes its arguments on to a function that checks their values: to check
+    all rows of a dataset takes time.
+    """
+    names = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        _refuse_unknown(function.__name__, names, kwargs)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterable[str]) -> None:
+    """Raise UnknownArgument: a function with parameters of these names lacks one of `arguments`."""
+    __tracebackhide__ = True
+    keywords = [name for name in names if name != "self"]
+    for name in arguments:
+        if name not in keywords:
+            raise UnknownArgument(
+                f"{function_name} has no argument {name!r}{did_you_mean(name, keywords)}",
+                argument=name,
+                hint=f"its arguments: {', '.join(keywords)}",
+            )
 
 
 def python_function(function: Callable[P, T]) -> Callable[P, T]:
@@ -136,16 +160,17 @@ def _in_words_of_python(names: Collection[str]) -> Iterator[None]:
     try:
         yield
     except InvalidSettings as error:
-        problems = [replace(p, name=argument_of(p.name)) for p in error.settings]
+        problems = [problem.named_by(argument_of) for problem in error.settings]
         if not problems:
             raise
         hint = "" if error.hint == HOW_TO_GIVE else error.hint
         raise ConfigError("; ".join(p.text() for p in problems), hint=hint) from None
     except PalestraError as error:
-        evidence = error.evidence if isinstance(error, CallError) else None
-        mask_error(error, lambda text: with_arguments(text, names))
-        if isinstance(error, CallError) and evidence is not None:
-            error.evidence = evidence  # quotes what servers and authors wrote
+        reword(
+            error,
+            message=lambda text: with_arguments(text, names),
+            hint=lambda text: hint_with_arguments(text, names),
+        )
         raise
 
 
@@ -167,7 +192,7 @@ def _checked(name: str, value: Any, hints: Mapping[str, Any]) -> Any:
 
 def _plain(value: Any, hint: Any) -> Any:
     """Return a number of NumPy as one of Python, a path of any class as a `Path`, and the items of a
-    generator, an array or a set as a list.
+    generator, an array or a set, and the rows of a table, as a list.
     """
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -179,6 +204,8 @@ def _plain(value: Any, hint: Any) -> Any:
     if isinstance(value, tuple | list) and any(get_origin(branch) is tuple for branch in branches):
         return tuple(item if (n := _number(item)) is None else n for item in value)
     is_list = any(get_origin(branch) in (*_LISTS, tuple) for branch in branches)
+    if is_list and (rows := table_rows(value)) is not None:
+        return rows
     has_items = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     return list(value) if is_list and has_items and not isinstance(value, Sequence) else value
 

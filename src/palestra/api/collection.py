@@ -3,14 +3,15 @@ that broke ended it.
 """
 
 import asyncio
+import contextlib
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import palestra
-from palestra.analysis import advice_about
+from palestra.analysis import completion_for
 from palestra.api.descriptors import check_descriptors, most_in_flight
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -20,7 +21,9 @@ from palestra.api.fleet_connection import (
     Tell,
     unless,
 )
+from palestra.api.models import JUDGE, LOCAL, POLICY, judges_of
 from palestra.api.server_semantics import run_semantics
+from palestra.api.verifier_files import needed_files, with_needed_files
 from palestra.config import ResolvedConfig, ServerType, is_secret_name
 from palestra.engine import to_its_end
 from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, ServerDied
@@ -36,8 +39,14 @@ from palestra.rollouts import (
     plan,
     reverify_command,
 )
-from palestra.schema import FORCE
-from palestra.settings import COMMAND_SETTINGS, PALESTRA_REVERIFY, CollectSettings
+from palestra.settings import (
+    COMMAND_SETTINGS,
+    MODEL_FORM,
+    PALESTRA_REVERIFY,
+    CollectSettings,
+    ModelArgs,
+    VerifierOptions,
+)
 from palestra.system import raise_descriptor_limit, shown
 from palestra.transport import ServerClient
 
@@ -46,33 +55,51 @@ RunCollection = Callable[[PreparedRun, CollectSettings, ServerClient, int], Awai
 rollouts in flight that the process can have."""
 
 _NOT_OF_THE_VERIFIER = COMMAND_SETTINGS | {"head_server"}
-_UNKNOWN = "--config FILE"
 _MODES_WITHIN_S: Final = 5.0
 """How long a collection waits for what its servers say of verification, which only hints need."""
 
 
 def verified_by(
     overrides: Sequence[str],
-    secrets: Collection[str],
+    config: ResolvedConfig,
+    *,
     environment: str | None = None,
-    judge: str | None = None,
-) -> str:
-    """Return the arguments for `palestra reverify`: the run's own overrides that verifiers need.
+    models: ModelArgs | None = None,
+) -> VerifierOptions:
+    """Return the options of `palestra reverify` that say what verifies the responses of a run: the
+    run's own overrides that verifiers need.
 
     Secrets are left out, because the text is printed and stored. `environment`: the environment
-    that the run evaluated. `judge`: the judge's model, when an option of the run named it.
+    that the run evaluated. `models`: the models that options of the run named; None: its program has
+    no such options.
     """
+    secrets = config.secrets
+    judge = None if models is None else _judge(models, config)
     environment_option = [] if environment is None else ["--environment", environment]
+    judge_option = [] if judge is None else ["--judge", _without_secrets(judge, secrets)]
     kept_overrides = [item for item in overrides if _is_kept(item, secrets)]
-    options = [*environment_option, *_judge_options(judge, secrets), *kept_overrides]
-    return shlex.join(options) or _UNKNOWN
+    options = [*environment_option, *judge_option, *kept_overrides]
+    return VerifierOptions(shlex.join(options), names_judge=judge is not None)
 
 
-def _judge_options(judge: str | None, secrets: Collection[str]) -> list[str]:
-    if judge is None:
-        return []
-    is_secret = any(secret in judge for secret in secrets)
-    return ["--judge", "PROVIDER:NAME@URL" if is_secret else judge]
+def _judge(models: ModelArgs, config: ResolvedConfig) -> str | None:
+    """Return the model of the judges, as `--judge` takes it; None when the environment asks none,
+    or when files or overrides say which model it is.
+    """
+    environments = config.instances_of(ServerType.RESOURCES)
+    judges = {judge for instance in environments for judge in judges_of(instance)}
+    if JUDGE in judges and models.judge is not None:
+        return models.judge
+    policy = config.instances.get(POLICY)
+    if POLICY not in judges or policy is None:
+        return None
+    if models.model is not None:
+        return models.model
+    return LOCAL if policy.implementation == "local_model" else None
+
+
+def _without_secrets(judge: str, secrets: Collection[str]) -> str:
+    return MODEL_FORM if any(secret in judge for secret in secrets) else judge
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
@@ -83,19 +110,23 @@ def _is_kept(override: str, secrets: Collection[str]) -> bool:
 
 
 def with_config_of(choice: FleetChoice, settings: CollectSettings) -> CollectSettings:
-    """Return the settings with the config files of a running fleet for re-verification, where the
-    command names no config files.
+    """Return the settings with the config files that a re-verification needs: of those that the
+    command names, or else of those of a running fleet.
     """
     paths = choice.config.tree.get("config_paths")
-    if settings.verified_by != _UNKNOWN or not isinstance(paths, list) or not paths:
-        return settings
-    files = (choice.folder / str(path) for path in paths)
-    # A config that ships with Palestra is named as it is: it is found from every folder.
-    names = (
-        shown(file) if file.exists() else str(path) for file, path in zip(files, paths, strict=True)
-    )
-    words = [word for name in names for word in ("--config", name)]
-    return replace(settings, verified_by=shlex.join(words))
+    words = shlex.split(settings.verified_by.text)
+    if words:
+        words = list(with_needed_files(words, choice, settings))
+    elif isinstance(paths, list) and paths:
+        needed = needed_files([str(path) for path in paths], (), choice, settings)
+        files = (choice.folder / path for path in needed)
+        # A config that ships with Palestra is named as it is: it is found from every folder.
+        names = (
+            shown(file) if file.exists() else path for file, path in zip(files, needed, strict=True)
+        )
+        words = [word for name in names for word in ("--config", name)]
+    verifier = replace(settings.verified_by, text=shlex.join(words))
+    return replace(settings, verified_by=verifier)
 
 
 def how_to_continue(settings: CollectSettings) -> str:
@@ -122,54 +153,64 @@ async def collect_with(
     _check_is_agent(choice.config, settings.agent_name)
     open_files = raise_descriptor_limit()
     agents = choice.config.instances_of(ServerType.AGENT)
-    planning = partial(
-        plan,
-        settings,
-        agents={agent.name for agent in agents},
-        semantics=run_semantics(choice.config, settings),
-        version=palestra.__version__,
-    )
-    try:
-        planned = await to_its_end(planning, undo=discard)
-    except StaleRun as stale:
-        stale.hint = advice_about(settings.output_jsonl_fpath)(stale.hint)
-        raise
+    planned = await _planned(choice, settings)
     has_begun = False
     try:
         async with choice.open() as fleet:
             await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
             settings = await _with_session_mode(choice, settings, fleet.client)
+            planned = planned.recording(reverify_command(settings))
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
                 observer.tell(f"warning: {warning}")
             observer.note(
                 output=str(settings.output_jsonl_fpath),
                 max_attempts=settings.max_attempts,
-                reverify_command=reverify_command(settings),
+                reverify_command=reverify_command(settings).as_json(),
                 again=how_to_continue(settings),
                 limit_s=settings.rollout_timeout + FROZEN_AFTER_S,
             )
             has_begun = True  # from here on what is there can be continued, whoever stops us
             prepared = await to_its_end(partial(begin, planned))
             _introduce(prepared, observer.tell)
-            try:
+            with _saying_how_to_continue(settings):
                 collected = await unless(
                     fleet.watch(),
                     run(prepared, settings, fleet.client, most_in_flight(targets, open_files)),
                     doubtful=lambda it: it.accounting.ended[Outcome.INFRA_ERROR] > 0,
                 )
-            except ServerDied as died:
-                if died.failure is not None or settings.output_jsonl_fpath.exists():
-                    _add_hint(died, how_to_continue(settings))
-                raise
-            except Hopeless as hopeless:
-                if settings.output_jsonl_fpath.exists():
-                    _add_hint(hopeless, how_to_continue(settings))
-                raise
     finally:
         if not has_begun:
             discard(planned)
     return collected, prepared
+
+
+async def _planned(choice: FleetChoice, settings: CollectSettings) -> PreparedRun:
+    """Return the planned run. Raises InputDataError: rows are bad, or existing outputs would be lost."""
+    planning = partial(
+        plan,
+        settings,
+        agents={agent.name for agent in choice.config.instances_of(ServerType.AGENT)},
+        semantics=run_semantics(choice.config, settings, choice.codes),
+        version=palestra.__version__,
+    )
+    try:
+        return await to_its_end(planning, undo=discard)
+    except StaleRun as stale:
+        stale.hint = completion_for(settings.output_jsonl_fpath)(stale.hint)
+        raise
+
+
+@contextlib.contextmanager
+def _saying_how_to_continue(settings: CollectSettings) -> Iterator[None]:
+    """Add how the run goes on to the error that ends it, where something of the run is there."""
+    try:
+        yield
+    except (ServerDied, Hopeless) as error:
+        names_rollout = isinstance(error, ServerDied) and error.failure is not None
+        if names_rollout or settings.output_jsonl_fpath.exists():
+            _add_hint(error, how_to_continue(settings))
+        raise
 
 
 async def _with_session_mode(
@@ -188,7 +229,7 @@ async def _with_session_mode(
         return settings  # what is wrong with a server, its rollouts report
     if sessions.forced != names:
         return settings
-    return replace(settings, verified_by=f"{settings.verified_by} {FORCE}".strip())
+    return replace(settings, verified_by=replace(settings.verified_by, needs_session=True))
 
 
 def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:

@@ -13,6 +13,7 @@ from palestra.authoring import (
     FileEnvironment,
     InstalledComponent,
     component_traits,
+    environments_in_file,
     file_environments,
     installed_components,
     needs_of,
@@ -21,8 +22,10 @@ from palestra.authoring import (
 )
 from palestra.config import (
     PACKAGE_ROOT,
+    NamedFile,
     did_you_mean,
     did_you_mean_path,
+    project_root,
     read_settings,
     search_roots,
 )
@@ -127,29 +130,63 @@ def list_components(
 
 def find_component_named(name: str) -> InstalledComponent | FileEnvironment | NamedProvider:
     """Return the component with this name: an environment first, then a benchmark, an agent, a
-    model server.
+    model server. A path of a Python file or of a folder names what is there, and nothing else.
 
     A provider of models is found by its name too, with or without a model's name. Raises
     ConfigError, with the most similar name: there is none.
     """
-    roots = search_roots()
-    bare = Path(name).name if name.endswith(".py") else name.strip("/").rpartition("/")[2]
-    for environment in file_environments(Path.cwd()):
-        if bare in {environment.path.name, environment.path.stem}:
-            return environment
-    for kind in (*_ENVIRONMENT_TREES, "benchmarks", "agents", "models"):
-        for component in installed_components(kind, roots):
-            if component.name in {bare, name}:
-                return component
-    for provider in _providers():
-        if provider.name == name.partition(":")[0]:
-            return provider
+    component = _file_at(name) or _folder_at(name) or _with_name(name)
+    if component is not None:
+        return component
     names = [summary.name.removesuffix(_ANY_MODEL) for summary in list_components()]
     raise ConfigError(
         f"there is no run, environment, agent, model or benchmark {name!r}"
         + (did_you_mean(name, names) or did_you_mean_path(Path(name))),
         hint="palestra list and palestra runs show what there is",
     )
+
+
+def _file_at(name: str) -> FileEnvironment | None:
+    """Return the environment in the Python file that `name` is the path of."""
+    named_file = NamedFile.parse(name)
+    if named_file is None:
+        return None
+    environments = environments_in_file(Path(named_file.path))
+    return next(
+        (
+            environment
+            for environment in environments
+            if named_file.class_name in {"", environment.name}
+        ),
+        None,
+    )
+
+
+def _folder_at(name: str) -> InstalledComponent | None:
+    """Return the component in the folder that `name` is the path of."""
+    path = Path(name).resolve()
+    root = project_root(path) if "/" in name and path.is_dir() else None
+    components = () if root is None else _installed((root,))
+    return next((component for component in components if component.folder.resolve() == path), None)
+
+
+def _with_name(name: str) -> InstalledComponent | FileEnvironment | NamedProvider | None:
+    if "/" in name and Path(name).is_dir():
+        return None
+    for environment in file_environments(Path.cwd()):
+        if name == environment.path.stem:
+            return environment
+    names = {name, name.strip("/").rpartition("/")[2]}
+    for component in _installed(search_roots()):
+        if component.name in names:
+            return component
+    provider_name = name.partition(":")[0]
+    return next((provider for provider in _providers() if provider.name == provider_name), None)
+
+
+def _installed(roots: Sequence[Path]) -> Iterator[InstalledComponent]:
+    for kind in (*_ENVIRONMENT_TREES, "benchmarks", "agents", "models"):
+        yield from installed_components(kind, roots)
 
 
 def summary_of(component: InstalledComponent | FileEnvironment | NamedProvider) -> ComponentSummary:
@@ -219,7 +256,7 @@ def _of_file(environment: FileEnvironment) -> ComponentSummary:
 
 
 def _providers() -> Iterator[NamedProvider]:
-    """Yield the providers that `--model PROVIDER:NAME` accepts, with those of the project."""
+    """Yield the providers that a model's name may begin with, with those of the project."""
     rows = read_settings((MODEL_PROVIDERS,)).get(MODEL_PROVIDERS)
     for name, provider in providers_with(rows).items():
         yield NamedProvider(name, provider)

@@ -52,7 +52,8 @@ def diagnose(
         logs=tuple(logs),
         doors_of=request_models,
     )
-    return diagnosis.masked(secret_mask()).with_advice(advice_about(run))
+    completed = diagnosis.with_advice(lambda outputs: advice_about(list(map(Path, outputs)) or run))
+    return completed.masked(secret_mask())
 
 
 _KEYS: Final = re.compile(

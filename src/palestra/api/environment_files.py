@@ -1,6 +1,5 @@
 """Environments in one file, as commands use them: their settings, their configuration, their rows."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from palestra.config import (
     parse_overrides,
     read_settings,
 )
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import ConfigError
 from palestra.fleet import (
     START_TIMEOUT,
     FileRows,
@@ -214,53 +213,8 @@ def _with_rows(
 
 
 def lines_of(rows: Iterable[JsonObject]) -> bytes:
-    """Return the rows as JSONL. Raises InputDataError: a row has a value that JSON lacks."""
-    return b"".join(_line_of(number, row) for number, row in enumerate(rows, 1))
-
-
-def unfit_for_json(value: Any, where: str = "") -> str:
-    """Return the first part of a value that JSON lacks, with its place, such as `['q'] is a set`; empty
-    when there is none. `where`: the place of `value`.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{where} is {value}"
-    if isinstance(value, Mapping):
-        if wrong_keys := [key for key in value if not isinstance(key, str)]:
-            return f"{where or 'the row'} has the key {wrong_keys[0]!r}, which is not a text"
-        inner = ((value[key], f"{where}[{key!r}]") for key in value)
-    elif isinstance(value, list | tuple):
-        inner = ((item, f"{where}[{number}]") for number, item in enumerate(value))
-    else:
-        return f"{where} is {reason}" if (reason := _unencodable(value)) else ""
-    if part := next((part for item, inside in inner if (part := unfit_for_json(item, inside))), ""):
-        return part
-    # The encoder takes no mapping but a dict.
-    is_plain = isinstance(value, dict | list | tuple)
-    return "" if is_plain else f"{where or 'the row'} is a {type(value).__name__}"
-
-
-def _unencodable(value: Any) -> str:
-    """Return why JSON lacks a value, such as `a set`; empty when it has it."""
-    try:
-        orjson.dumps(value)
-    except TypeError as error:
-        reason = f" ({error})" if isinstance(value, int | str) else ""
-        return f"a {type(value).__name__}{reason}"
-    return ""
-
-
-def _line_of(number: int, row: JsonObject) -> bytes:
-    try:
-        line = orjson.dumps(row)
-    except TypeError:
-        line = None
-    # NaN is written as null: the row would not be the one that was meant.
-    if (line is None or b"null" in line) and (problem := unfit_for_json(row)):
-        raise InputDataError(
-            f"row {number} of the data cannot be JSON: {problem}",
-            hint="make a list of a set, and leave a number out that is not finite, or write None",
-        )
-    return (orjson.dumps(row) if line is None else line) + b"\n"
+    """Return plain rows as JSONL."""
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
 def rows_of_instance(instance: InstanceConfig, timeout_s: float, report: Tell) -> list[JsonDict]:

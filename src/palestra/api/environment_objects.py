@@ -5,7 +5,6 @@ import hashlib
 import inspect
 import linecache
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -17,8 +16,6 @@ from palestra.errors import ConfigError
 from palestra.fleet import IMPORTS, cache_root
 from palestra.server import class_of
 
-_IMPORTED_FILES: Final = "palestra_user_"
-"""The beginning of the names under which servers import files."""
 _NOTEBOOKS: Final = "notebooks"
 
 
@@ -49,14 +46,6 @@ def refuse_in_import(function: str) -> None:
             f"{file} calls palestra.{function} while it is imported",
             hint="put the call below: if __name__ == '__main__':, in a notebook into another cell",
         )
-
-
-def forget_imported(path: str) -> None:
-    """Forget the module of a file, so that it is read again: it may have been edited since."""
-    absolute = str(Path(path).absolute())
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_IMPORTED_FILES) and getattr(module, "__file__", None) == absolute:
-            del sys.modules[name]
 
 
 @contextlib.contextmanager

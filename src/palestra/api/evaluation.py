@@ -16,18 +16,17 @@ from palestra.api.environment_files import lines_of, own_overrides, with_file_ro
 from palestra.api.environments import EvaluationTarget, find_target
 from palestra.api.fleet_connection import Tell
 from palestra.api.models import (
-    JUDGE,
     LOCAL,
     POLICY,
     ModelContext,
     judge_config,
-    judges_of,
     model_config,
 )
 from palestra.api.server_semantics import run_semantics
 from palestra.api.unfinished_runs import OUTPUT, unfinished_run
 from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause
+from palestra.fleet import code_digests
 from palestra.records import RUNS_FOLDER
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended, unknown_field
@@ -130,28 +129,13 @@ def _evaluation(
     collecting = _collect_args(args, target, config, output)
     settings = replace(
         collecting.settings(config),
-        verified_by=verified_by(overrides, config.secrets, args.target, _judge(args, config)),
+        verified_by=verified_by(overrides, config, environment=args.target, models=args),
         source_files=() if args.input is None else existing_paths(args.input),
     )
     settings = _with_rows(settings, target.rows, config, report)
     if args.group_by is not None and (unknown := unknown_field(args.group_by, settings.inputs)):
         report(f"warning: --group-by: {unknown}")
     return Evaluation(config, collecting, settings, target.group_by)
-
-
-def _judge(args: EvalArgs, config: ResolvedConfig) -> str | None:
-    """Return the model of the judges, as `--judge` takes it; None when the environment asks none,
-    or when files or overrides say which model it is.
-    """
-    environments = config.instances_of(ServerType.RESOURCES)
-    judges = {judge for instance in environments for judge in judges_of(instance)}
-    if JUDGE in judges and args.judge is not None:
-        return args.judge
-    if POLICY not in judges:
-        return None
-    if args.model is not None:
-        return args.model
-    return LOCAL if config.instance(POLICY).implementation == "local_model" else None
 
 
 def _with_rows(
@@ -231,7 +215,7 @@ def _run_of(
     run, row_agents = intended(
         settings,
         agents={i.name for i in config.instances.values() if i.type == ServerType.AGENT},
-        semantics=run_semantics(config, settings),
+        semantics=run_semantics(config, settings, code_digests(config)),
         version=palestra.__version__,
     )
     output = unfinished_run(

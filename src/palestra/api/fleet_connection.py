@@ -27,10 +27,13 @@ from palestra.fleet import (
     FleetNews,
     ForeignFleet,
     HeadAddress,
+    LoadedCode,
     NoFleet,
     RunningInstance,
     attach,
+    code_digests,
     http_transport,
+    loaded_code,
     server_client,
 )
 from palestra.rollouts import first_cause
@@ -156,6 +159,7 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, rep
     started, pace, ends_at = time.monotonic(), ReminderPace(), wait.ends_at()
     deadline = None if wait.limit_s is None else started + wait.limit_s
     trouble: CallError | None = None
+    reported_reason = ""
     while True:
         try:
             async with asyncio.timeout(_left_s(deadline, at_least=SHORTEST_S)) as limit:
@@ -175,8 +179,13 @@ async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, rep
                 hint="check that base_url is right and that the endpoint is running; "
                 f"{wait.setting} waits longer",
             ) from trouble
-        if pace.is_due(time.monotonic() - started):
-            report(f"{name}: waiting for its endpoint, {ends_at} ({wait.setting}): {reason}")
+        elapsed_s = time.monotonic() - started
+        if pace.is_due(elapsed_s):
+            news = f"{ends_at} ({wait.setting}): {reason}"
+            if reason == reported_reason:
+                news = f"for {elapsed_s:.0f} s now"
+            report(f"{name}: waiting for its endpoint, {news}")
+            reported_reason = reason
         await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
 
 
@@ -228,6 +237,12 @@ class FleetChoice(Protocol):
     def folder(self) -> Path:
         """The folder in which the relative paths of the configuration are."""
 
+    @property
+    def codes(self) -> Mapping[str, Mapping[str, str]]:
+        """The digests of the author's code that each server runs, of those that have such code, by
+        the names of its files.
+        """
+
     def open(self, *, models: bool = True) -> contextlib.AbstractAsyncContextManager[Reachable]:
         """Connect to the fleet when its servers answer; with `models`, also wait for the endpoints
         of its models.
@@ -246,6 +261,11 @@ class OwnFleet:
     def folder(self) -> Path:
         """The working directory."""
         return Path.cwd()
+
+    @property
+    def codes(self) -> Mapping[str, Mapping[str, str]]:
+        """The digests of the code on disk: the servers start after this command."""
+        return code_digests(self.config)
 
     @contextlib.asynccontextmanager
     async def open(self, *, models: bool = True) -> AsyncIterator[Reachable]:
@@ -276,7 +296,14 @@ class RunningFleet:
     http: HttpTransport
     own: ResolvedConfig
     """The configuration of the command, with its token and client settings."""
+    code: Mapping[str, LoadedCode]
+    """The author's code that each server runs. It is not always what is on disk now."""
     observer: CommandObserver = SILENT
+
+    @property
+    def codes(self) -> Mapping[str, Mapping[str, str]]:
+        """The digests of the code that the fleet has loaded."""
+        return {name: server.digests for name, server in self.code.items()}
 
     @property
     def folder(self) -> Path:
@@ -334,8 +361,10 @@ async def find(
             yield OwnFleet(config, observer)
         else:
             tree = yaml.safe_load(running.config_yaml) or {}
-            fleet = RunningFleet(config_from_tree(tree), running, http, config, observer)
+            code = await loaded_code(running, http)
+            fleet = RunningFleet(config_from_tree(tree), running, http, config, code, observer)
             _check_same(fleet)
+            _tell_changed_code(fleet)
             yield fleet
     finally:
         await http.aclose()
@@ -381,6 +410,18 @@ def _check_same(fleet: RunningFleet) -> None:
             "++head_server.port=0 and another PALESTRA_RUN_DIR",
             cause=KnownCause.OTHER_FLEET,
         )
+
+
+def _tell_changed_code(fleet: RunningFleet) -> None:
+    """Report the servers whose code has changed since they loaded it."""
+    for name, server in fleet.code.items():
+        if server.changed:
+            hidden = len(server.changed) - 1
+            files = f"{server.changed[0]} and {hidden} more" if hidden else server.changed[0]
+            fleet.observer.tell(
+                f"warning: {name} runs the code that it started with, and {files} "
+                "changed since: for rewards of the new code, restart the servers"
+            )
 
 
 async def unless(

@@ -31,13 +31,13 @@ from palestra.responses_api_models.providers import (
     providers_with,
 )
 from palestra.schema import JsonDict
+from palestra.settings import MODEL_FORM, MODEL_FORMS
 
 POLICY: Final = "policy_model"
 """The name of the model instance that an environment's agents call."""
 JUDGE: Final = "judge_model"
 """The name of the model instance that `--judge` makes."""
 LOCAL: Final = "local"
-FORMS: Final = "PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or local"
 
 _SERVERS: Final[Mapping[Dialect, str]] = {
     Dialect.RESPONSES: "openai_model",
@@ -52,7 +52,7 @@ _OTHER_SEPARATOR: Final = re.compile(r"([\w-]+)/(.+)")
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """The parts of `PROVIDER:NAME[@URL]`."""
+    """The parts of a name, as `MODEL_FORMS` lists them."""
 
     provider: str
     name: str = ""
@@ -62,7 +62,7 @@ class ModelName:
 
     @classmethod
     def parse(cls, text: str) -> "ModelName":
-        """Return the parts of `PROVIDER`, `PROVIDER:NAME`, `PROVIDER:URL` or `PROVIDER:NAME@URL`."""
+        """Return the parts of a name. A text without `:` is a provider alone."""
         provider, _, location = text.partition(":")
         for scheme in _URL:
             name, at, address = location.rpartition(f"@{scheme}")
@@ -96,6 +96,11 @@ class ModelContext:
         """The name of the model instance that is configured."""
         return f"{self.role}_model"
 
+    @property
+    def takes_objects(self) -> bool:
+        """Whether the model may be a `palestra.Model`: in Python, where it is no judge."""
+        return self.option == "model"
+
     def providers(self) -> dict[str, Provider]:
         """Return Palestra's providers and those of env.yaml. Raises ConfigError: a row is wrong."""
         rows = read_settings(
@@ -115,8 +120,7 @@ class ModelContext:
 def model_config(model: str | None, context: ModelContext) -> JsonDict:
     """Return the settings that make `model` the policy.
 
-    `model`: `PROVIDER:NAME[@URL]`; `local`; or the name of a model instance in the context's
-    configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
+    `model`: one of `MODEL_FORMS`, or the name of a model instance in the context's configs. None: the instance `policy_model` of these configs; else the endpoint in the overrides
     or env.yaml; else the local model, which is reported.
 
     Raises ConfigError: there is no such provider or instance, its key is not set, or it does not
@@ -223,9 +227,9 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
         hint = f"{option} {slashed[1]}:{slashed[2]}"
     elif near := nearest(text, providers):
         form = near if near == LOCAL else f"{near}:NAME"
-        hint = f"did you mean {form}? A model is {FORMS}"
+        hint = f"did you mean {form}? A model is {MODEL_FORMS}"
     else:
-        hint = f"a model is {FORMS}, or an instance of your configs"
+        hint = f"a model is {MODEL_FORMS}, or an instance of your configs"
     return ConfigError(
         f"{option} {text!r} is neither a provider's model nor an instance of your configs",
         hint=hint,
@@ -234,12 +238,17 @@ def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext
 
 def _local(parsed: ModelName, context: ModelContext) -> JsonDict:
     if parsed.name or parsed.url:
-        path = f"++{context.instance}.responses_api_models.local_model.model_path=FILE.gguf"
         raise ConfigError(
             f"{context.option} '{parsed}': the local model has no other name",
-            hint=f"{context.option} local; another file of weights: {path}",
+            hint=f"{context.option} local; another file of weights: {_weights_of(context)}",
         )
     return _instance(context, "local_model", {})
+
+
+def _weights_of(context: ModelContext) -> str:
+    if context.takes_objects:
+        return "palestra.Model('local', settings={'model_path': 'FILE.gguf'})"
+    return f"++{context.instance}.responses_api_models.local_model.model_path=FILE.gguf"
 
 
 def _settings_of(
@@ -283,7 +292,7 @@ def _refuse_wrong_form(
         )
     if not parsed.name and provider.key_needed:
         raise ConfigError(
-            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {FORMS}"
+            f"{option} {text!r} does not name a model", hint=f"{option} {kind}:NAME, {MODEL_FORMS}"
         )
 
 
@@ -295,7 +304,7 @@ def _refuse_contradictions(text: str, parsed: ModelName, context: ModelContext) 
         if override:
             raise ConfigError(
                 f"{context.option} {text} and {override} contradict each other",
-                hint=f"leave the override out, or write it into {context.option} {FORMS}",
+                hint=f"leave the override out, or write it into {context.option} {MODEL_FORMS}",
             )
 
 
@@ -331,13 +340,20 @@ def _key_setting(text: str, provider: Provider, context: ModelContext) -> JsonDi
         return {}
     if not provider.key_needed:
         return {setting: "EMPTY"}
-    key_override = f"'++{setting}=${{oc.env:MY_KEY}}'"
+    own_key = _own_key(text, context)
     if not provider.key_variable:
-        raise ConfigError(f"{context.option} {text} needs a key", hint=f"pass it: {key_override}")
+        raise ConfigError(f"{context.option} {text} needs a key", hint=f"pass it: {own_key}")
     raise ConfigError(
         f"{context.option} {text} needs a key, and {provider.key_variable} is not set",
-        hint=f"set {provider.key_variable}, or name a variable of yours: {key_override}",
+        hint=f"set {provider.key_variable}, or name a variable of yours: {own_key}",
     )
+
+
+def _own_key(text: str, context: ModelContext) -> str:
+    """Return how users give the key of a model that is in a variable of theirs."""
+    if context.takes_objects:
+        return f"palestra.Model({text!r}, api_key=os.environ['MY_KEY'])"
+    return f"'++{context.role}_api_key=${{oc.env:MY_KEY}}'"
 
 
 def _server_fields(
@@ -401,7 +417,7 @@ def _only_model(
         reason = str(error) if isinstance(error, ValueError) else "the answer has no list of models"
         raise ConfigError(
             f"{models_url} does not say which models it serves: {reason}",
-            hint=f"check that the URL ends in /v1, or name the model: {option} PROVIDER:NAME@URL",
+            hint=f"check that the URL ends in /v1, or name the model: {option} {MODEL_FORM}",
         ) from None
     if len(names) != 1:
         raise ConfigError(
@@ -426,10 +442,10 @@ async def _listed(
     text = excerpt(reply.body)
     text = text.replace(key, MASK) if key else text  # some endpoints repeat a rejected key
     if reply.status in {401, 403}:
-        key_override = f"'++{context.role}_api_key=${{oc.env:MY_KEY}}'"
+        own_key = _own_key(MODEL_FORM.replace("URL", models_url.removesuffix("/models")), context)
         raise ConfigError(
             f"{models_url} answered {reply.status}: {text}",
-            hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {key_override}",
+            hint=f"set the key: {provider.key_variable or 'a variable of yours'}, or {own_key}",
         )
     if reply.status >= 500:
         raise ModelError(f"{models_url} answered {reply.status}: {text}", status=reply.status)

@@ -5,6 +5,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,15 +15,14 @@ from palestra.api.arguments import (
     Above,
     AtLeast,
     check_fields,
-    checks_arguments,
+    checks_names,
     python_function,
 )
 from palestra.api.collection import collect_with, verified_by
-from palestra.api.environment_files import lines_of, unfit_for_json, with_file_rows
+from palestra.api.environment_files import lines_of, with_file_rows
 from palestra.api.environment_objects import (
     cell_explained,
     file_of,
-    forget_imported,
     refuse_in_import,
 )
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
@@ -35,9 +35,11 @@ from palestra.api.waiting import run_blocking
 from palestra.config import NamedFile, Redactor, ResolvedConfig, contradicting_override
 from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
+from palestra.fleet import forget_imported
 from palestra.rollouts import Collected, PreparedRun, run
-from palestra.schema import JsonDict, JsonObject
-from palestra.settings import CollectArgs, CollectSettings, EvalArgs, args_from, load
+from palestra.schema import JsonDict, JsonObject, json_misfit
+from palestra.server import plain_row
+from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
 from palestra.transport import ServerClient
 
@@ -51,7 +53,7 @@ Rows = Path | str | Sequence[Annotated[JsonObject, "a mapping of a row's fields"
 class Model:
     """A model, with a key and settings that its name cannot carry.
 
-    `name`: as after `--model`: `PROVIDER:NAME[@URL]`, such as `openai:NAME`, `vllm:URL` or `local`.
+    `name`: as after `--model`, such as `openai:NAME` or `local`.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Model:
         check_fields(self)
 
 
-@checks_arguments
+@checks_names
 def evaluate(
     environment: Any,
     *,
@@ -151,11 +153,6 @@ async def aevaluate(
             repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
         ),
     }
-    overrides = _key_override(model)
-    file = NamedFile.parse(target)
-    if file is not None:
-        forget_imported(file.path)
-        arguments["own_settings"] = {k: _text(k, v) for k, v in (settings or {}).items()}
     call = _call(
         "evaluate",
         environment,
@@ -168,22 +165,8 @@ async def aevaluate(
     )
     with contextlib.ExitStack() as stack:
         arguments["input"] = stack.enter_context(_as_file(data))
-
-        def prepare() -> Evaluation:
-            args = args_from(EvalArgs, arguments)
-            with cell_explained(target):
-                return stack.enter_context(
-                    prepare_evaluation(
-                        args,
-                        overrides,
-                        line.tell,
-                        option_prefix="",
-                        model_settings=model.settings if isinstance(model, Model) else {},
-                        own_settings={} if file is not None else settings or {},
-                    )
-                )
-
-        evaluation = await to_its_end(prepare)
+        preparation = _prepared_evaluation(target, arguments, model, settings or {}, line.tell)
+        evaluation = await to_its_end(lambda: stack.enter_context(preparation))
         collection = replace(evaluation.settings, command=Redactor(evaluation.config.secrets)(call))
         choice = OwnFleet(evaluation.config, CommandObserver(tell=line.tell))
         return await _collected(
@@ -191,7 +174,36 @@ async def aevaluate(
         )
 
 
-@checks_arguments
+@contextlib.contextmanager
+def _prepared_evaluation(
+    target: str,
+    arguments: JsonDict,
+    model: str | Model | None,
+    settings: Mapping[str, Any],
+    report: Tell,
+) -> Iterator[Evaluation]:
+    """Yield the evaluation of `target`. `arguments`: those of `palestra eval`. `settings`: of the
+    environment.
+    """
+    file = NamedFile.parse(target)
+    if file is not None:
+        forget_imported(file.path)
+        arguments = {**arguments, "own_settings": {k: _text(k, v) for k, v in settings.items()}}
+    preparation = prepare_evaluation(
+        args_from(EvalArgs, arguments),
+        _key_override(model),
+        report,
+        option_prefix="",
+        model_settings=model.settings if isinstance(model, Model) else {},
+        own_settings={} if file is not None else settings,
+    )
+    with contextlib.ExitStack() as stack:
+        with cell_explained(target):
+            evaluation = stack.enter_context(preparation)
+        yield evaluation
+
+
+@checks_names
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
@@ -301,8 +313,8 @@ def _prepared_collection(
 ) -> tuple[ResolvedConfig, CollectSettings]:
     extra = dict(collection_settings)
     _refuse_contradictions(collection_settings, overrides)
-    if model is not None:
-        name = model.name if isinstance(model, Model) else model
+    name = model.name if isinstance(model, Model) else model
+    if name is not None:
         context = ModelContext(
             overrides,
             collection_settings["config_paths"],
@@ -316,7 +328,7 @@ def _prepared_collection(
         report(f"warning: {warning}")
     settings = replace(
         args_from(CollectArgs, config.tree).settings(config),
-        verified_by=verified_by(overrides, config.secrets),
+        verified_by=verified_by(overrides, config, models=ModelArgs(model=name)),
     )
     return config, with_file_rows(settings, config, report)
 
@@ -373,7 +385,7 @@ def _refuse_no_tasks(limit: int | None) -> None:
     if limit == 0:
         raise ConfigError(
             "limit=0 asks for no task, so there would be no run to return",
-            hint="leave it out for all tasks; `palestra eval --limit 0` only starts the servers",
+            hint="leave it out for all tasks",
         )
 
 
@@ -393,12 +405,18 @@ def _as_file(data: Rows | None) -> Iterator[Path | None]:
         raise ConfigError("data has no rows")
     with tempfile.TemporaryDirectory(prefix="palestra-data-") as folder:
         path = Path(folder) / "data.jsonl"
-        path.write_bytes(lines_of(data))
+        path.write_bytes(lines_of(_plain_rows(data)))
         try:
             yield path
         except BadInput as error:  # the caller does not know the file
             mask_error(error, lambda text: text.replace(str(path), "data"))
             raise
+
+
+def _plain_rows(data: Sequence[JsonObject]) -> Iterator[JsonDict]:
+    """Yield the rows. Raises InputDataError: one has a value that would be another one as JSON."""
+    for number, row in enumerate(data, 1):
+        yield plain_row(row, partial("row {} of the data".format, number))
 
 
 def _collecting(
@@ -432,8 +450,8 @@ def _text(name: str, value: Any) -> str:
     """Return a setting's value as it is typed after `--set`. Raises ConfigError: JSON lacks it."""
     if isinstance(value, str):
         return value
-    if problem := unfit_for_json(value, f"settings[{name!r}]"):
-        raise ConfigError(f"{problem}, which cannot be the value of a setting")
+    if misfit := json_misfit(value, f"settings[{name!r}]"):
+        raise ConfigError(f"{misfit.problem}, which cannot be the value of a setting")
     return orjson.dumps(value).decode()
 
 

@@ -16,20 +16,20 @@ from palestra.analysis import (
     Selection,
     SelectionCriteria,
     TaskVerdict,
+    environment_arguments,
     html_table,
     load_run,
     rollout_files,
     run_head,
     write_report,
 )
-from palestra.api.arguments import Above, AtLeast, checks_arguments, python_function
+from palestra.api.arguments import Above, AtLeast, python_function
 from palestra.api.diagnosis import diagnose
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
 from palestra.api.runs import RunProfile, profile, select
 from palestra.api.waiting import away_from_loop, run_blocking
-from palestra.config import ENVIRONMENT_FILE
 from palestra.doctor import Diagnosis
 from palestra.errors import ConfigError, PalestraError
 from palestra.metrics import TaskIndex
@@ -105,13 +105,14 @@ class Run:
             "outputs": [str(path) for path in self.outputs],
         }
 
+    @python_function
     def refresh(self) -> "Run":
         """Return the run as it is now."""
         return _opened(list(self.outputs))
 
     # Rollouts
 
-    @checks_arguments
+    @python_function
     def rollouts(self, filter: str | None = None) -> Iterator[RolloutRecord]:  # noqa: A002
         """Yield the rollouts, one at a time, in the order of the tasks.
 
@@ -132,6 +133,7 @@ class Run:
             task, index = rollout_key(str(task))
         return rollout_record(self.outputs, task, index)
 
+    @python_function
     def failures(self) -> list[RolloutRecord]:
         """Return the rollouts that ended without a reward, each with what helps."""
         return [
@@ -147,10 +149,12 @@ class Run:
         """Return the statistics of the run; they and the report are also written beside it."""
         return profile(self.outputs, allow_partial=True, group_by=group_by)
 
+    @python_function
     def diagnose(self) -> Diagnosis:
         """Return what went wrong, with evidence and the next action."""
         return away_from_loop(lambda: diagnose(str(self.path)))
 
+    @python_function
     def report(self) -> Path:
         """Write the HTML report beside the run, and return its path."""
         frame = self._frame()
@@ -245,6 +249,7 @@ class Run:
 
     # Tables
 
+    @python_function
     def to_arrow(self) -> "pa.Table":
         """Return one row per requested rollout: task, rollout, outcome, then every number of its
         scored row (booleans as 0 and 1, components as `reward_components.NAME`), then every text
@@ -254,6 +259,7 @@ class Run:
         """
         return arrow_table(self._frame())
 
+    @python_function
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per requested rollout, as `to_arrow`, in a data frame.
 
@@ -472,16 +478,10 @@ def _environment_argument(manifest: Manifest) -> str:
 
     Raises ConfigError: it is not the only one.
     """
-    servers = manifest.semantics.get("servers") or {}
-    resources = [s for s in servers.values() if s.get("type") == "resources_servers"]
-    if len(resources) != 1:
+    names = environment_arguments(manifest)
+    if len(names) != 1:
         raise ConfigError(
-            f"the run has {len(resources)} environments",
+            f"the run has {len(names)} environments",
             hint="name the one that verifies: run.reverify(environment=…)",
         )
-    [server] = resources
-    settings = server.get("settings") or {}
-    if server.get("implementation") != ENVIRONMENT_FILE:
-        return str(server.get("implementation"))
-    class_name = settings.get("class_name")
-    return f"{settings['path']}:{class_name}" if class_name else str(settings["path"])
+    return names[0]

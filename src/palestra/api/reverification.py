@@ -20,7 +20,7 @@ from palestra.api.fleet_connection import (
     Tell,
     unless,
 )
-from palestra.api.models import FORMS, ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint
 from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
@@ -59,7 +59,14 @@ from palestra.schema import (
     bare_name,
     run_beside,
 )
-from palestra.settings import EvalArgs, ReverifyArgs, existing_path, existing_paths, load
+from palestra.settings import (
+    MODEL_FORMS,
+    EvalArgs,
+    ReverifyArgs,
+    existing_path,
+    existing_paths,
+    load,
+)
 from palestra.system import shown
 
 SAY_EVERY_S: Final = 5.0
@@ -254,7 +261,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
             failure_classes=args.failure_classes,
         )
         if len(answers):
-            report(f"{shown(args.rollouts)}: {answers.told()}")
+            report(f"{shown(args.rollouts)}: {answers.summary()}")
         return answers if len(answers) else None
     path = failures_beside(args.rollouts)
     if not path.is_file():
@@ -263,7 +270,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     if not len(answers):
         return None
     advice = "" if args.with_failures else "; --with-failures verifies those, too"
-    report(f"{shown(path.absolute())}: {answers.told()}{advice}")
+    report(f"{shown(path.absolute())}: {answers.summary()}{advice}")
     return answers if args.with_failures else None
 
 
@@ -347,7 +354,7 @@ def _refuse_missing_judges(config: ResolvedConfig, servers: Iterable[str], optio
             if judge not in config.instances:
                 raise ConfigError(
                     f"there is no judge to ask: {server} asks {judge}, and nothing configures it",
-                    hint=f"name the judge's model: {option} {FORMS}",
+                    hint=f"name the judge's model: {option} {MODEL_FORMS}",
                     cause=KnownCause.NO_JUDGE,
                 )
 

@@ -22,9 +22,10 @@ def unlike_the_runs(rollouts: Path, config: ResolvedConfig, servers: Iterable[st
     foreign = [env for env in verifying if not any(_is_same(env, of) for of in of_run)]
     if not of_run or not foreign:
         return ""
+    run_names, foreign_names = _listed(of_run), _listed(foreign)
     return (
-        f"warning: the rollouts are of {_listed(of_run)}, and {_listed(foreign)} verifies them, which "
-        "is right only where it is a copy under another name"
+        f"warning: the rollouts are of {run_names}, and {foreign_names} verifies them: name "
+        f"{run_names} as the environment, unless {foreign_names} is a copy of it"
     )
 
 

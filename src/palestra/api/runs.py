@@ -40,7 +40,7 @@ from palestra.analysis import (
     write_report,
     write_reward_profiling,
 )
-from palestra.api.arguments import AtLeast, checks_arguments
+from palestra.api.arguments import AtLeast, checks_arguments, python_function
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
 from palestra.records import list_runs as runs_in_folder
@@ -201,7 +201,7 @@ def select(
     return selection
 
 
-@checks_arguments
+@python_function
 def compare(
     a: RunSource,
     b: RunSource,
@@ -218,6 +218,24 @@ def compare(
     A run of a selection of the other's tasks, which numbers them anew, is paired by the rows. Raises
     InputDataError: the runs share a file, or they cannot be paired.
     """
+    return comparison_of_runs(
+        a,
+        b,
+        metrics=(metrics,) if isinstance(metrics, str) else metrics,
+        allow_unmatched=allow_unmatched,
+        allow_different_rows=allow_different_rows,
+    )
+
+
+def comparison_of_runs(
+    a: RunSource,
+    b: RunSource,
+    *,
+    metrics: Sequence[str] = (),
+    allow_unmatched: bool = False,
+    allow_different_rows: bool = False,
+) -> Comparison:
+    """`compare` for a command: errors name its flags."""
     paths = [_rollouts_of(a), _rollouts_of(b)]
     refuse_shared_files(paths)
     side_a, side_b = load_side(paths[0], name="A"), load_side(paths[1], name="B")
@@ -228,8 +246,7 @@ def compare(
         allow_different_rows=allow_different_rows,
         by_rows=True,
     )
-    names = (metrics,) if isinstance(metrics, str) else metrics
-    return comparison_of(side_a, side_b, pairs, metrics=names)
+    return comparison_of(side_a, side_b, pairs, metrics=metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +286,7 @@ class ScoreTable:
         return {"unit": "percent", **values}
 
 
-@checks_arguments
+@python_function
 def scores(
     runs: RunSource | Mapping[str, RunSource] | Sequence[RunSource | tuple[str, RunSource]],
     *,
@@ -286,6 +303,19 @@ def scores(
     that the runs do not share. `allow_different_rows`: match tasks by index although their rows
     differ. Raises InputDataError: the runs share no task.
     """
+    return scores_of_runs(
+        runs, k=k, allow_unmatched=allow_unmatched, allow_different_rows=allow_different_rows
+    )
+
+
+def scores_of_runs(
+    runs: RunSource | Mapping[str, RunSource] | Sequence[RunSource | tuple[str, RunSource]],
+    *,
+    k: int | None = None,
+    allow_unmatched: bool = False,
+    allow_different_rows: bool = False,
+) -> ScoreTable:
+    """`scores` for a command: errors name its flags."""
     items = runs.items() if isinstance(runs, Mapping) else runs
     if isinstance(items, str | Path | RunOnDisk):
         items = [items]

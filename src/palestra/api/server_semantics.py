@@ -16,14 +16,13 @@ from typing import Any
 
 from palestra.config import (
     MASK,
-    PACKAGE_ROOT,
-    InstanceConfig,
     ResolvedConfig,
     config_from_tree,
     find_secrets,
     is_secret_name,
 )
 from palestra.errors import ConfigError
+from palestra.fleet import code_digests
 from palestra.rollouts import OPERATIONAL, differences, semantics_of, skills_ref
 from palestra.schema import JsonDict, JsonObject
 from palestra.settings import CollectSettings
@@ -33,8 +32,13 @@ LONG_SECRET = 8
 `vllm`, may occur by chance."""
 
 
-def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> JsonDict:
-    """Return the servers, their code, and the command's settings that affect the rows."""
+def run_semantics(
+    config: ResolvedConfig, settings: CollectSettings, codes: Mapping[str, Mapping[str, str]]
+) -> JsonDict:
+    """Return the servers, their code, and the command's settings that affect the rows.
+
+    `codes`: the digests of the author's code that each server runs.
+    """
     shaping: JsonDict = {
         "agent_name": settings.agent_name,
         "responses_create_params": dict(settings.responses_create_params),
@@ -47,7 +51,7 @@ def run_semantics(config: ResolvedConfig, settings: CollectSettings) -> JsonDict
     prompts = [settings.prompt_of(source) for source in settings.inputs]
     if settings.prompt_config is None and any(prompts):
         shaping["prompts"] = [_text(path) if path else None for path in prompts]
-    return semantics_of(_instances(config, config.secrets), {**shaping, "code": _codes(config)})
+    return semantics_of(_instances(config, config.secrets), {**shaping, "code": dict(codes)})
 
 
 def _text(prompt_config: Path) -> str:
@@ -61,7 +65,7 @@ def server_semantics(config: ResolvedConfig) -> JsonDict:
     """Return the settings (`servers`) and the digests (`code`) of the servers, each by instance
     name.
     """
-    return semantics_of(_instances(config, config.secrets), {"code": _codes(config)})
+    return semantics_of(_instances(config, config.secrets), {"code": code_digests(config)})
 
 
 def differs_from_running(runs: ResolvedConfig, planned: ResolvedConfig) -> list[str]:
@@ -92,10 +96,6 @@ def _unmasked(masked: Any, plain: Any) -> Any:
         return masked
     pattern = ".*".join(re.escape(part) for part in masked.split(MASK))
     return plain if re.fullmatch(pattern, str(plain), re.DOTALL) else masked
-
-
-def _codes(config: ResolvedConfig) -> dict[str, str]:
-    return {name: digest for name, i in config.instances.items() if (digest := code_digest(i))}
 
 
 def _instances(
@@ -129,23 +129,3 @@ def _remembered(value: Any, at: tuple[str, ...], secrets: Collection[str]) -> An
     if hidden or find_secrets(text) or any(secret in text for secret in secrets):
         return f"sha256:{hashlib.sha256(chr(0).join((*at, text)).encode()).hexdigest()[:12]}"
     return value
-
-
-def code_digest(instance: InstanceConfig) -> str:
-    """Return a digest of the user's code of an instance; empty for code that ships with Palestra.
-
-    The digest covers every module of the folder, because the entrypoint may import any of them.
-    """
-    files = [Path(str(instance.settings["path"]))] if "path" in instance.settings else []
-    folder = instance.folder
-    if folder is not None and not folder.is_relative_to(PACKAGE_ROOT):
-        files += sorted(file for file in folder.rglob("*.py") if _counts(file.relative_to(folder)))
-    code = b"".join(file.read_bytes() for file in files if file.is_file())
-    return hashlib.sha256(code).hexdigest() if code else ""
-
-
-def _counts(path: Path) -> bool:
-    """Whether a module of a server's folder may affect rewards: modules in `tests` or hidden
-    folders such as `.venv` do not.
-    """
-    return not any(part == "tests" or part.startswith(".") for part in path.parts)

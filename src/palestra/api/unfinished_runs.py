@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.api.fleet_connection import Tell
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import ConfigError, InputDataError, Phrase
 from palestra.records import RUNS_FOLDER
 from palestra.rollouts import (
     Manifest,
@@ -72,15 +72,23 @@ def unfinished_run(
         unfinished.append(candidate)
     if not unfinished:
         raise ConfigError(
-            f"--resume: there is no unfinished run of {name} in {RUNS_FOLDER}/",
-            hint="leave --resume out to start a new run, or name the run with --output",
+            Phrase(
+                "--resume: there is no unfinished run of {name} in {folder}/",
+                name=name,
+                folder=RUNS_FOLDER,
+            ),
+            hint="leave it out to start a new run, or name the run with --output",
         )
     descriptions = "\n  ".join(candidate.description for candidate in unfinished[:MOST_NAMED])
     raise ConfigError(
-        f"--resume: no unfinished run of {name} can continue with the settings of this "
-        f"command:\n  {descriptions}",
-        hint="use the same rows, model and settings, name the run with --output, or leave "
-        "--resume out to start a new run",
+        Phrase(
+            "--resume: no unfinished run of {name} can continue with these settings:\n  "
+            "{descriptions}",
+            name=name,
+            descriptions=descriptions,
+        ),
+        hint="use the same rows, model and settings, name the run with --output, or start "
+        "a new run without --resume",
     )
 
 

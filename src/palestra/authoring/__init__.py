@@ -37,6 +37,7 @@ from palestra.authoring.mirrors import (
 from palestra.authoring.scaffold import (
     Template,
     check_name,
+    folder_for,
     scaffold,
     scaffold_file,
     write_config,
@@ -84,6 +85,7 @@ __all__ = [
     "environments_in_file",
     "file_environments",
     "find_component",
+    "folder_for",
     "folder_from_file",
     "installed_components",
     "needs_of",

@@ -32,7 +32,7 @@ from palestra.datasets import (
     metrics_of,
     rows_are_whole,
 )
-from palestra.errors import InputDataError
+from palestra.errors import InputDataError, Phrase
 from palestra.fleet import build_server, cache_root, interpreter_for, place_on, server_client
 from palestra.schema import (
     CREATE_PARAMS,
@@ -297,8 +297,12 @@ async def _show_stacks(process: "subprocess.Popen[bytes]") -> None:
 
 def _lateness(printed: str, timeout_s: float) -> str:
     author = place_on(printed)
-    where = f": it was in {author.function}, {author.file}:{author.line}" if author.file else ""
-    return f"not done within {timeout_s:g} s (`palestra test --timeout`){where}"
+    where = f": it was{author.in_sentence()}" if author.file else ""
+    return Phrase(
+        "not done within {seconds} s (`palestra test --timeout`){where}",
+        seconds=f"{timeout_s:g}",
+        where=where,
+    )
 
 
 def _has_tests(folder: Path) -> bool:
@@ -376,7 +380,7 @@ def _invalid(row: JsonDict) -> str:
 def _metrics(data: Path) -> str:
     path = data / "example_metrics.json"
     if not path.exists():
-        return "is missing; `palestra prepare` writes it"
+        return Phrase("is missing; `palestra prepare` writes it")
     stored = orjson.loads(path.read_bytes())
     if not isinstance(stored, dict):
         return "is not a JSON object"

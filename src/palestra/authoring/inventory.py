@@ -101,16 +101,16 @@ def installed_components(kind: str, roots: Sequence[Path]) -> Iterator[Installed
 
 
 def similarity(query: str, name: str, domain: str = "", description: str = "") -> float:
-    """Return how similar a query is to a component's name, its domain or a word of its description:
-    from 0 to 1.
+    """Return how similar a query is to a component's name or a part of it, from 0 to 1.
+
+    The domain and the description must contain the query: some of their words are similar to any query.
     """
     sought_text, name = query.lower(), name.lower()
     if sought_text in name:
         return 1.0
-    texts = [description.lower(), domain.lower()]
-    if any(sought_text in text for text in texts):
+    if sought_text in description.lower() or sought_text in domain.lower():
         return 0.9
-    words = [name, *name.replace("/", "_").split("_"), *(w for text in texts for w in text.split())]
+    words = [name, *name.replace("/", "_").split("_")]
     return max(SequenceMatcher(None, sought_text, word).ratio() for word in words)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, final
 
 from palestra.causes.needed_texts import needed_text
 from palestra.errors import Layer
-from palestra.schema import FORCE, SELECT_FAILED, JsonObject
+from palestra.schema import SELECT_FAILED, JsonObject, ReverifyCommand
 
 LAYERS: Final = tuple(Layer)
 """The order in which layers are checked and reported. A fault in one explains faults in later ones.
@@ -61,6 +61,8 @@ class Signature:
     severity: Severity = Severity.ERROR
     examples: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    has_hint: bool = True
+    """Whether `do` says more than the message of an error, so that a command prints it."""
     of_any_layer: bool = False
     """Whether the entry applies to every layer. The document has one section for all of them."""
 
@@ -69,19 +71,24 @@ class Signature:
         short = short_text(text)
         return next(filter(None, (pattern.search(short) for pattern in self.says)), None)
 
-    def action(self, fields: Mapping[str, str] | None = None, *, reverify: str = "") -> str:
+    def fields_in(self, text: str) -> dict[str, str]:
+        """Return what the named groups of the entry's patterns match in `text`, by name."""
+        match = self.search(text)
+        groups = match.groupdict() if match else {}
+        # The groups of one entry need different names: `path`, `path2`.
+        return {name.rstrip("0123456789"): value for name, value in groups.items() if value}
+
+    def action(
+        self, fields: Mapping[str, str] | None = None, *, reverify: ReverifyCommand | None = None
+    ) -> str:
         """Return what to do after a run, with `fields` (the pattern's named groups) filled in.
 
-        `reverify`: the command that verifies the kept answers of these failures; empty: there are
+        `reverify`: the command that verifies the kept answers of these failures; None: there are
         none, or the command is not known.
         """
         do, then = (text.format_map(_Named(fields or {})) for text in (self.do, self.then))
-        if FORCE in reverify.split():
-            then = f"`{SELECT_FAILED}` writes the tasks for new rollouts: verify needs the live session"
-        elif reverify and _REVERIFY.search(then):
-            then = _REVERIFY.sub(lambda _: reverify, then, count=1)
-        elif reverify:
-            then = f"{reverify} scores the kept answers, without the model"
+        if reverify is not None:
+            then = _with_command(then, reverify)
         return f"{do}; then {then}" if then else do
 
     def do_with(self, fields: Mapping[str, Any]) -> str:
@@ -90,8 +97,16 @@ class Signature:
 
     def do_of(self, text: str) -> str:
         """Return what to do before a run, with the pattern's named groups in `text` filled in."""
-        match = self.search(text)
-        return self.do_with({k: v for k, v in match.groupdict().items() if v} if match else {})
+        return self.do_with(self.fields_in(text))
+
+
+def _with_command(then: str, reverify: ReverifyCommand) -> str:
+    """Return what to do next about a run with kept answers that a command verifies."""
+    if reverify.needs_session:
+        return f"`{SELECT_FAILED}` writes the tasks for new rollouts: verify needs the live session"
+    if _REVERIFY.search(then):
+        return _REVERIFY.sub(lambda _: reverify.text, then, count=1)
+    return f"{reverify.text} scores the kept answers, without the model"
 
 
 def short_text(text: str) -> str:
@@ -227,6 +242,7 @@ def _signature(entry: JsonObject, sentences: Mapping[str, str]) -> Signature:
         severity=Severity(entry.get("severity", "error")),
         examples=tuple(entry.get("examples", ())),
         unlike=tuple(entry.get("unlike", ())),
+        has_hint=entry.get("hint", True),
     )
 
 
@@ -312,8 +328,8 @@ no run.
 
 This is the table that both go by, in the order in which layers are looked at: a fault in one
 explains those after it. What an error says below itself (`hint: …`) is about that one case; without
-a hint of its own it shows this table's. Each section is headed by what is on the screen, and ends with the
-cause's name in `palestra diagnose --json`. `palestra skills install` brings skills for coding
-agents; the order of work is in
+a hint of its own it shows this table's, where that says more than the message. Each section is headed by
+what is on the screen, and ends with the cause's name in `palestra diagnose --json`.
+`palestra skills install` brings skills for coding agents; the order of work is in
 [the debugging skill](../../skills/palestra-debugging/SKILL.md).
 """

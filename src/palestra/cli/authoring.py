@@ -26,7 +26,7 @@ from palestra.config import (
 )
 from palestra.conformance import ExaminedEnvironment
 from palestra.datasets import metrics_of
-from palestra.errors import ConfigError, RunFailed, require_extra
+from palestra.errors import ConfigError, Phrase, RunFailed, require_extra
 from palestra.fleet import assembled, build_server, server_client, starting_within
 from palestra.programs import command_words, typed_program
 from palestra.schema import (
@@ -199,12 +199,6 @@ README = "README.md"
 
 def entrypoint_of(overrides: list[str]) -> EntrypointArgs:
     """Return the folder that an `ng_*` command names."""
-    for word in overrides:
-        if "=" not in word and not word.startswith(("+", "~", "-")):
-            raise ConfigError(
-                f"{word!r} has no key; the folder is named as +entrypoint={word}",
-                hint=f"{typed_program()} +entrypoint={word}",
-            )
     config = load(overrides, ng=True, require_all=False)
     return args_from(EntrypointArgs, config.tree, hint="+entrypoint=resources_servers/my_env")
 
@@ -421,7 +415,7 @@ def _show(reports: Sequence[FolderReport]) -> None:
                 report.folder.name if number == 0 else "",
                 check.name,
                 _result_of(check),
-                in_words_called(check.note),
+                _in_words_called(check.note),
             )
             for report in reports
             for number, check in enumerate(report.checks)
@@ -430,6 +424,11 @@ def _show(reports: Sequence[FolderReport]) -> None:
     seconds = sum(report.seconds for report in reports)
     passed = sum(report.passed for report in reports)
     say(f"{passed} of {len(reports)} pass, in {seconds:.1f} s")
+
+
+def _in_words_called(note: str) -> str:
+    """Return the note of a check for the users of the program. Only a phrase has commands."""
+    return in_words_called(note) if isinstance(note, Phrase) else note
 
 
 def _as_json(report: FolderReport) -> JsonDict:

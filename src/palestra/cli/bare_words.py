@@ -1,16 +1,125 @@
-"""Words of a command line that are neither flags nor overrides: what to write instead of them."""
+"""Words of a command line that are neither flags nor overrides: what they mean, and what to type
+instead of them.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from palestra.config import did_you_mean_path
+from palestra.config import NamedFile, did_you_mean_path, search_roots
 from palestra.errors import ConfigError
-from palestra.settings import existing_path
 
+if TYPE_CHECKING:
+    from palestra.authoring import InstalledComponent
+
+CONFIG_PATHS: Final = "config_paths"
+ENTRYPOINT: Final = "entrypoint"
+_PROMPT: Final = "prompt_config"
+_AGENT: Final = "agent_name"
+_ROWS: Final = ("input_jsonl_fpath", "rollouts_jsonl_fpath", "jsonl_fpath", "input_glob")
+"""The settings that take a file of rows."""
+_NAMES: Final = ("dataset_name", "repo_id")
+"""The settings whose value may be any name."""
+_CONFIG_FILE: Final = ("a config file", CONFIG_PATHS)
 _TAKES_ROWS: Final = frozenset({"collect", "doctor"})
 _CONFIG_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 _ROWS_SUFFIXES: Final = frozenset({".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst"})
+_RESOURCES: Final = "resources_servers"
+KINDS: Final = {
+    "resources-servers": "an environment",
+    "environments": "an environment",
+    "benchmarks": "a benchmark",
+    "agents": "an agent",
+    "models": "a model server",
+}
+"""What a component of each kind is called, in the order in which names are looked up."""
+
+
+def is_bare(word: str) -> bool:
+    """Whether a word of a command line is neither a flag nor an override."""
+    return "=" not in word and not word.startswith(("+", "~", "-"))
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a bare word most likely is, and the setting with which a command takes it."""
+
+    what: str
+    """Such as `a config file`."""
+    setting: str
+    value: str
+    is_environment: bool = False
+    """Whether it is the name of an environment."""
+
+
+def meaning_of(word: str, settings: Collection[str]) -> Meaning | None:
+    """Return what a bare word means to a command with these settings; None when it cannot be known."""
+    if Path(word).suffix in _CONFIG_SUFFIXES or NamedFile.parse(word) is not None:
+        is_prompt = _PROMPT in settings and _AGENT not in settings
+        what, setting = ("a prompt template", _PROMPT) if is_prompt else _CONFIG_FILE
+        return Meaning(what, setting, word) if setting in settings else None
+    if Path(word).suffix in _ROWS_SUFFIXES:
+        return _of_any("a file of rows", _ROWS, word, settings)
+    if component := component_named(word):
+        return _of_component(component, settings)
+    if ENTRYPOINT in settings:
+        folder = word if "/" in word else f"{_RESOURCES}/{word}"
+        return Meaning("the name of a folder", ENTRYPOINT, folder)
+    if word in settings:
+        return Meaning("a setting without a value", word, "VALUE")
+    return _of_any("a name", _NAMES, word, settings)
+
+
+def _of_any(
+    what: str, names: Sequence[str], value: str, settings: Collection[str]
+) -> Meaning | None:
+    setting = next((name for name in names if name in settings), None)
+    return None if setting is None else Meaning(what, setting, value)
+
+
+def _of_component(component: "InstalledComponent", settings: Collection[str]) -> Meaning | None:
+    what = f"the name of {KINDS[component.kind]}"
+    is_environment = component.kind in {"resources-servers", "environments"}
+    if ENTRYPOINT in settings:
+        return Meaning(what, ENTRYPOINT, _from_root(component.folder), is_environment)
+    if CONFIG_PATHS not in settings or not component.configs:
+        return None
+    return Meaning(what, CONFIG_PATHS, _from_root(component.configs[0]), is_environment)
+
+
+def component_named(word: str) -> "InstalledComponent | None":
+    """Return the component that a word names, such as `mcqa` or `resources_servers/mcqa`."""
+    name = Path(word).name
+    for component in components():
+        if word in {component.name, _from_root(component.folder)} and name:
+            return component
+    return None
+
+
+def components() -> "Sequence[InstalledComponent]":
+    """Return every component that a command line may name."""
+    from palestra.authoring import installed_components
+
+    roots = search_roots()
+    return [component for kind in KINDS for component in installed_components(kind, roots)]
+
+
+def _from_root(path: Path) -> str:
+    """Return a path as a command line names it: from the folder that is searched."""
+    root = next((root for root in search_roots() if path.is_relative_to(root)), None)
+    return str(path if root is None else path.relative_to(root))
+
+
+def absence_of(word: str) -> str:
+    """Return what to add to a message when the file that a word names does not exist."""
+    from palestra.settings import existing_path  # pydantic takes 50 ms to import
+
+    path = existing_path(word)
+    is_file = Path(word).suffix in _CONFIG_SUFFIXES | _ROWS_SUFFIXES
+    return (
+        f", which does not exist{did_you_mean_path(path)}" if is_file and not path.exists() else ""
+    )
 
 
 def refuse_bare_words(command: str, words: Sequence[str]) -> None:
@@ -19,39 +128,32 @@ def refuse_bare_words(command: str, words: Sequence[str]) -> None:
 
     `command`: the command of `palestra` that takes `words`, its overrides.
     """
-    for word in words:
-        if "=" not in word and not word.startswith(("~", "+")):
-            raise ConfigError(
-                f"`palestra {command}` takes flags and overrides (key=value), not {word!r}"
-                + _absence_of(word),
-                hint=_remedy(command, word),
-            )
-
-
-def _absence_of(word: str) -> str:
-    path = existing_path(word)
-    is_file = Path(word).suffix in _CONFIG_SUFFIXES | _ROWS_SUFFIXES
-    return (
-        f", which does not exist{did_you_mean_path(path)}" if is_file and not path.exists() else ""
-    )
+    for word in filter(is_bare, words):
+        raise ConfigError(
+            f"`palestra {command}` takes flags and overrides (key=value), not {word!r}"
+            + absence_of(word),
+            hint=_remedy(command, word),
+        )
 
 
 def _remedy(command: str, word: str) -> str:
-    name = Path(word).name
-    config = f"resources_servers/{name}/configs/{name}.yaml"
-    is_environment = word in {name, f"resources_servers/{name}"} and existing_path(config).exists()
-    if is_environment and command in _TAKES_ROWS:
-        return (
-            f"`palestra {command} --config {config} --split example --output runs/{name}.jsonl "
-            f"--model local`; `palestra eval {name} --model local` does the whole run"
-        )
-    if is_environment:
-        model = "" if command == "config" else " --model local"
-        return (
-            f"`palestra {command} --config {config}{model}`; `palestra eval {name}` runs its tasks"
-        )
-    if Path(word).suffix in _CONFIG_SUFFIXES:
-        return f"name a config by its flag: --config {word}"
-    if Path(word).suffix in _ROWS_SUFFIXES and command in _TAKES_ROWS:
+    rows_setting = _ROWS[:1] if command in _TAKES_ROWS else ()
+    meaning = meaning_of(word, (CONFIG_PATHS, *rows_setting))
+    if meaning is None:
+        return f"`palestra {command} -h` lists the flags; `palestra list` lists the environments"
+    if meaning.setting != CONFIG_PATHS:
         return f"name a file of rows by its flag: --input {word}"
-    return f"`palestra {command} -h` lists the flags; `palestra list` lists the environments"
+    if not meaning.is_environment:
+        return f"name a config by its flag: --config {meaning.value}"
+    name = Path(word).name
+    if command in _TAKES_ROWS:
+        return (
+            f"`palestra {command} --config {meaning.value} --split example --output "
+            f"runs/{name}.jsonl --model local`; `palestra eval {name} --model local` does the whole "
+            "run"
+        )
+    model = "" if command == "config" else " --model local"
+    return (
+        f"`palestra {command} --config {meaning.value}{model}`; `palestra eval {name}` runs its "
+        "tasks"
+    )

@@ -51,7 +51,7 @@ from palestra.schema import (
     own_hint,
     read_jsonl,
 )
-from palestra.settings import CollectArgs, CollectSettings, args_from, load
+from palestra.settings import CollectArgs, CollectSettings, ModelArgs, args_from, load
 from palestra.system import shown
 from palestra.transport import RetryCount, ServerClient
 
@@ -65,12 +65,14 @@ def collect(
     *,
     ng: bool,
     extra: ConfigTree | None = None,
+    models: ModelArgs | None = None,
     fleet: FleetToUse = "found",
     as_json: bool = False,
 ) -> int:
     """Collect rollouts according to the settings; exit 1 when coverage is below the minimum.
 
-    `as_json`: print the run as one JSON document in the end.
+    `as_json`: print the run as one JSON document in the end. `models`: the flags that name the
+    models; None: the program has none.
     `fleet`: the running fleet, else one of this command (`found`); always one of this command
     (`own`); always the running one (`running`). Raises NoFleet: none is running, and `running` is
     asked for.
@@ -85,7 +87,7 @@ def collect(
     # The field's command starts afresh over existing outputs; they are moved aside.
     settings = replace(
         args.settings(config, overwrite=True if ng and not args.resume_from_cache else None),
-        verified_by=verified_by(overrides, config.secrets),
+        verified_by=verified_by(overrides, config, models=models),
         reverify_words=command_words("reverify", typed_program()),
         command=command_line(config.secrets),
     )

@@ -12,7 +12,7 @@ from palestra.analysis import (
     RunCounts,
     judge_comparison,
 )
-from palestra.api import compare
+from palestra.api import comparison_of_runs
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
@@ -31,7 +31,7 @@ _REGRESSIONS = ("task of A", "A", "B", "change", "rollouts A", "rollouts B")
 def compare_runs(args: CompareArgs) -> int:
     """Compare two runs and print the result. Exit 1 when the user set --gate and it fails, else 0."""
     _check(args)
-    comparison = compare(
+    comparison = comparison_of_runs(
         args.a,
         args.b,
         metrics=args.metrics,

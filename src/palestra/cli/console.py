@@ -95,7 +95,7 @@ def notice(text: str) -> None:
 def show_error(error: PalestraError, mask: Callable[[str], str] = str) -> int:
     """Print one clear error, and return its exit code."""
     error = _in_words_typed(error)
-    notice(mask(f"error: {with_cause(in_words_called(error.message), error.cause)}"))
+    notice(mask(f"error: {with_cause(error.message_in_words(in_words_called), error.cause)}"))
     if isinstance(error, CallError):
         for hop in error.evidence.hops:
             if hop.body and not _post_message(hop.body, error.message):
@@ -122,7 +122,9 @@ def hint_of(error: PalestraError) -> str:
     """Return what the user can do about an error, with the commands of the program that the user
     called; empty when nothing is known.
     """
-    return in_words_called(error.hint or _known_hint(error))
+    if error.hint:
+        return error.hint_in_words(in_words_called)
+    return in_words_called(_known_hint(error))
 
 
 def in_words_called(text: str) -> str:

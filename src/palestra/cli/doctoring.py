@@ -3,16 +3,20 @@
 import contextlib
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import palestra
+from palestra.analysis import completion_for
 from palestra.api import (
     FleetChoice,
     check_descriptors,
     find,
     most_in_flight,
     run_semantics,
+    verified_by,
+    with_config_of,
     with_file_rows,
 )
 from palestra.cli.console import leave_now, notice, say, say_json
@@ -32,7 +36,14 @@ from palestra.doctor import (
     findings_of_load,
 )
 from palestra.errors import BadInput, ConfigError, Layer, PalestraError, RunFailed
-from palestra.settings import CollectArgs, CollectSettings, args_from, existing_path, load
+from palestra.settings import (
+    CollectArgs,
+    CollectSettings,
+    ModelArgs,
+    args_from,
+    existing_path,
+    load,
+)
 from palestra.system import raise_descriptor_limit
 from palestra.transport import ServerClient
 
@@ -47,9 +58,15 @@ _RUN: Final = frozenset({"input_jsonl_fpath", "split", "output_jsonl_fpath"})
 """The settings that name a run: without any of them, nothing was said about one."""
 
 
-def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) -> int:
+def doctor(
+    overrides: list[str],
+    *,
+    extra: ConfigTree,
+    models: ModelArgs | None = None,
+    as_json: bool = False,
+) -> int:
     """Check the run that `collect` would start with the same arguments; exit 1 when it would go
-    wrong.
+    wrong. `models`: the flags that name the models.
 
     Raises ConfigError: the arguments do not describe a run.
     """
@@ -65,16 +82,20 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
         )
     args = args_from(CollectArgs, config.tree)
     try:
-        settings = with_file_rows(args.settings(config), config, notice)
+        settings = replace(
+            args.settings(config), verified_by=verified_by(overrides, config, models=models)
+        )
+        settings = with_file_rows(settings, config, notice)
     except BadInput as error:
         return report_on(error, as_json=as_json)
     mask = Redactor(config.secrets)
+    advice = completion_for(settings.output_jsonl_fpath)
     out = sys.stdout
 
     def give_up(report: Report) -> None:
         # The event loop is held by a server and may never come back.
         with contextlib.redirect_stdout(out):
-            leave_now(show(report.masked(mask), as_json=as_json))
+            leave_now(show(report.with_advice(advice).masked(mask), as_json=as_json))
 
     # What a program is to read from standard output is the report alone.
     try:
@@ -83,7 +104,7 @@ def doctor(overrides: list[str], *, extra: ConfigTree, as_json: bool = False) ->
     except CommandStopped as stopped:
         notice(f"stopped by {stopped.signal.name}")
         return stopped.exit_code
-    return show(report.masked(mask), as_json=as_json)
+    return show(report.with_advice(advice).masked(mask), as_json=as_json)
 
 
 async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: Any) -> Report:
@@ -97,8 +118,8 @@ async def _examine(config: ResolvedConfig, settings: CollectSettings, give_up: A
         subject = ExaminedRun(
             config=choice.config,
             own=config,
-            settings=settings,
-            semantics=run_semantics(choice.config, settings),
+            settings=with_config_of(choice, settings),
+            semantics=run_semantics(choice.config, settings, choice.codes),
             version=palestra.__version__,
             open=lambda: _clients_of(choice),
             descriptors=lambda client, remaining: check_descriptors(

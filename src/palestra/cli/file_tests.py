@@ -5,7 +5,7 @@ from typing import Final
 
 from palestra.api import find_subject
 from palestra.authoring import Check, FolderReport, check_file
-from palestra.cli.console import notice
+from palestra.cli.console import hint_of, notice
 from palestra.config import NamedFile
 from palestra.conformance import (
     CheckResult,
@@ -32,7 +32,7 @@ def file_subject(source_file: NamedFile) -> FileSubject:
     try:
         return find_subject(str(source_file), [], notice)
     except BadInput as error:
-        hint = f" ({error.hint})" if error.hint else ""
+        hint = f" ({hint_of(error)})" if error.hint else ""
         return Check("rows", passed=False, note=f"{error.message}{hint}")
 
 

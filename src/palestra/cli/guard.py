@@ -33,7 +33,6 @@ from palestra.system import (
     is_stopped,
     make_current,
     running_one,
-    signal_name,
 )
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ class Guard:
                     "error: the process of this command was killed (SIGKILL)",
                     "hint: look for the kernel's out-of-memory message (dmesg)" + self._then(),
                 )
-            self._end_events(128 - code, f"the process was killed ({signal_name(-code)})")
+            self._end_events(128 - code, f"the process was killed ({how_ended(code)})")
             code = 128 - code
         elif code:
             self._end_events(code, f"the command failed with exit code {code}")
@@ -341,6 +340,7 @@ class Guard:
 
     def _recorded(self, error: "CallError", lasted_s: float) -> "Outcome | None":
         from palestra.rollouts import record_afterwards, record_stopped
+        from palestra.schema import ReverifyCommand
 
         work = self._work()
         self._leave_word(error.message, error.hint, error)
@@ -353,7 +353,7 @@ class Guard:
             error,
             max_attempts=work.get("max_attempts", 1),
             elapsed_s=lasted_s,
-            reverify_command=work.get("reverify_command", ""),
+            reverify_command=ReverifyCommand.of(work.get("reverify_command")),
         )
         return None if result is None else result.outcome
 

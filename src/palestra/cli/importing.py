@@ -172,4 +172,5 @@ def render(overrides: list[str], *, ng: bool, extra: ConfigTree | None = None) -
         sources, read_jsonl, filled, Path(args.output_jsonl_fpath), prompt=prompt_file
     )
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
+    warn_all(filter(None, [prompt.warning(prompt_file)]))
     return 0

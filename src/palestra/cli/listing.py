@@ -9,6 +9,7 @@ from palestra import api
 from palestra.api import ComponentKindName, ComponentSummary, RunEntry, RunState
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.tables import print_table
+from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.settings import ListArgs, RunsArgs
 from palestra.system import shown
@@ -26,9 +27,17 @@ def list_components(args: ListArgs) -> int:
         say_json([summary.to_dict() for summary in summaries])
         return 0
     if not summaries and words:
+        names = {
+            text
+            for summary in api.list_components((), kinds)
+            for text in (summary.name, summary.domain)
+            if text
+        }
+        other_kinds = ", ".join(kind for kind in api.KINDS if kind != "environments")
         raise ConfigError(
-            f"nothing is like {' '.join(words)!r}",
-            hint=f"`palestra list` lists the environments, --kind {'|'.join(api.KINDS)} one kind",
+            f"nothing matches {' '.join(words)!r}{did_you_mean(' '.join(words), names)}",
+            hint="`palestra list` shows all environments, `palestra list KIND` all of another kind: "
+            f"{other_kinds}",
         )
     if not summaries:
         say("nothing is there")

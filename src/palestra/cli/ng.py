@@ -17,14 +17,27 @@ def _command(
     about: str,
     function: str,
     *models: str,
+    settings: Sequence[str] = (),
     runs_authors_code: bool = False,
+    needs_model: bool = False,
     **arguments: Any,
 ) -> Callable[[], NoReturn]:
     """Return the entry point of a command, which calls `function` with the overrides and
     `arguments`.
 
-    `function` and `models`: `module:attribute`. The help lists the settings of the models.
+    `function` and `models`: `module:attribute`. The help lists the settings of the models. `settings`:
+    those that no model has. `needs_model`: an
+    environment's config alone is not enough.
     """
+
+    def run_command(overrides: list[str]) -> int:
+        _refuse_bare_words(
+            overrides,
+            (*_fields(models), *settings, *(["config_paths"] if arguments.get("ng") else [])),
+            needs_model=needs_model or runs_authors_code,
+        )
+        code: int = imported(function)(overrides, **arguments)
+        return code
 
     @exits_on_interrupt
     def command() -> NoReturn:
@@ -37,18 +50,34 @@ def _command(
 
         if runs_authors_code:
             imported(f"{CLI}.guard:fork_under_guard")()
-        guarded(lambda: imported(function)(overrides, **arguments))
+        guarded(lambda: run_command(overrides))
 
     return command
+
+
+def _refuse_bare_words(overrides: list[str], settings: Sequence[str], *, needs_model: bool) -> None:
+    """Raise ConfigError, with the command as it is meant: a word is neither a flag nor an override."""
+    from palestra.cli.bare_words import is_bare
+    from palestra.programs import typed_program
+
+    if any(map(is_bare, overrides)):
+        from palestra.cli.bare_overrides import Called, refuse_bare_overrides
+
+        program = (typed_program(),)
+        refuse_bare_overrides(Called(program, overrides, settings, needs_model))
+
+
+def _fields(models: Sequence[str]) -> list[str]:
+    """Return the settings of the models, each once."""
+    return list(dict.fromkeys(field for model in models for field in imported(model).model_fields))
 
 
 def _explain(name: str, about: str, models: Sequence[str]) -> None:
     from palestra.cli.console import say
 
     say(f"{name}: {about}")
-    fields = [field for model in models for field in imported(model).model_fields]
-    if fields:
-        say(f"settings: {', '.join(f'+{field}' for field in dict.fromkeys(fields))}")
+    if fields := _fields(models):
+        say(f"settings: {', '.join(f'+{field}' for field in fields)}")
     say("Settings are Hydra overrides: +key=value adds, ++key=value adds or overrides, ~key")
     say('removes. Config files: "+config_paths=[a.yaml,b.yaml]".')
 
@@ -69,6 +98,7 @@ dump_config = _command(
     "ng_dump_config",
     "print the resolved configuration, secrets masked",
     f"{CLI}.fleet_commands:dump_config",
+    needs_model=True,
     ng=True,
 )
 pip_list = _command(
@@ -76,6 +106,7 @@ pip_list = _command(
     "the packages that a server runs with (+entrypoint=resources_servers/my_env, "
     "+format=columns|freeze|json, +outdated=true)",
     f"{CLI}.packages:ng_pip_list",
+    settings=("entrypoint", "format", "outdated"),
 )
 collect_rollouts = _command(
     "ng_collect_rollouts",
@@ -113,12 +144,14 @@ init_resources_server = _command(
     "ng_init_resources_server",
     "make the folder of a new environment (+entrypoint=resources_servers/my_env)",
     f"{CLI}.scaffolding:ng_init",
+    settings=("entrypoint",),
 )
 test = _command(
     "ng_test",
     "run one server's tests (+entrypoint=resources_servers/my_env, "
     "+should_validate_data=true looks at its example data too)",
     f"{CLI}.authoring:ng_test",
+    settings=("entrypoint", "should_validate_data"),
 )
 test_all = _command(
     "ng_test_all",
@@ -180,7 +213,7 @@ upload_dataset_to_gitlab = _command(
     "ng_upload_dataset_to_gitlab",
     "a file into GitLab's registry (+version=x.y.z)",
     f"{CLI}.sharing:upload_to_gitlab",
-    "palestra.datasets.registry:GitlabUpload",
+    "GitlabUpload",
     "NetworkSettings",
     ng=True,
 )
@@ -188,7 +221,7 @@ download_dataset_from_gitlab = _command(
     "ng_download_dataset_from_gitlab",
     "a file of GitLab's registry (+version=x.y.z)",
     f"{CLI}.sharing:download_from_gitlab",
-    "palestra.datasets.registry:GitlabDownload",
+    "GitlabDownload",
     "NetworkSettings",
     ng=True,
 )
@@ -197,6 +230,7 @@ delete_dataset_from_gitlab = _command(
     "delete a dataset from GitLab's registry, after a question (+dataset_name)",
     f"{CLI}.sharing:delete_from_gitlab",
     "NetworkSettings",
+    settings=("dataset_name",),
     ng=True,
 )
 gitlab_to_hf_dataset = _command(

@@ -49,10 +49,11 @@ def their_command() -> Callable[[], Any] | None:
 
 def _refuse(name: str) -> int:
     from palestra.config import nearest
-    from palestra.errors import ConfigError
+    from palestra.errors import ConfigError, not_provided_text
 
     near = nearest(name, COMMANDS, cutoff=0.0)
+    missing = not_provided_text(name, "NeMo Skills'")
     raise ConfigError(
-        f"NeMo Skills' `{name}` is not provided by Palestra: the nearest command is `{near}`",
+        f"{missing}: the nearest command is `{near}`",
         hint="install NeMo Skills for the rest of its commands",
     )

@@ -36,7 +36,7 @@ from palestra.datasets import (
 from palestra.errors import ConfigError
 from palestra.fleet import start_timeout_of
 from palestra.schema import JsonDict, JsonObject
-from palestra.settings import PrepareArgs, args_from, existing_path, load
+from palestra.settings import PrepareArgs, args_from, existing_path, load, refuse_no_config
 from palestra.system import shown, write_whole
 
 TOKENIZER = "tokenizer.json"
@@ -135,6 +135,7 @@ def _located(
         if types is None or dataset.entry.type in types
     ]
     scope = args.mode if types is None else f"type {' or '.join(sorted(types))}"
+    refuse_no_config(config, f"for {scope}")
     _introduce(config, datasets, in_mode, scope)
     if not in_mode:
         raise ConfigError(

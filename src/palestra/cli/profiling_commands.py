@@ -122,8 +122,8 @@ def doubts(summary: RunSummary, run: str | Path) -> Iterator[str]:
     if total.tool_failures:
         verb = "has" if total.tool_failures == 1 else "have"
         yield (
-            f"{amount(total.tool_failures, 'scored rollout')} {verb} tool failures, exceptions that "
-            f"their authors did not mean: {diagnose} names them"
+            f"{amount(total.tool_failures, 'scored rollout')} {verb} tool failures, exceptions or "
+            f"refused calls that their authors did not mean: {diagnose} names them"
         )
     if outside := total.outside_rules:
         verb = "lies" if outside.rewards == 1 else "lie"

@@ -13,7 +13,7 @@ from palestra.engine import truncated_and_empty
 from palestra.errors import Outcome, RunFailed
 from palestra.rollouts import ReverifyPaths
 from palestra.schema import JsonObject, read_jsonl
-from palestra.settings import ReverifyArgs
+from palestra.settings import JUDGE_OPTION, ReverifyArgs
 from palestra.system import shown
 
 
@@ -127,6 +127,6 @@ def _failure_hint(failed: Mapping[str, int], args: ReverifyArgs) -> str:
     if Outcome.DATA_ERROR in failed and args.inputs is None:
         return "if the verifier misses fields of the task rows, pass their file with --inputs FILE"
     if Outcome.JUDGE_ERROR in failed:
-        judge = "another model after --judge and" if args.judge else "--judge PROVIDER:NAME@URL"
+        judge = "another model after --judge and" if args.judge else JUDGE_OPTION
         return f"the same command with {judge} --overwrite asks the judge again"
     return "the failures file has the reason of each row; fix it, then start again with --overwrite"

@@ -5,13 +5,20 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from palestra.api import read_rows
-from palestra.authoring import Template, folder_from_file, scaffold, scaffold_file, write_config
+from palestra.authoring import (
+    Template,
+    folder_for,
+    folder_from_file,
+    scaffold,
+    scaffold_file,
+    write_config,
+)
 from palestra.cli.authoring import entrypoint_of, record
 from palestra.cli.console import notice, say
 from palestra.config import PACKAGE_ROOT, NamedFile
 from palestra.errors import ConfigError
 from palestra.fleet import requirements_of, start_timeout_of, unsatisfied
-from palestra.programs import command_words, typed_program
+from palestra.programs import command_words, has_flags, typed_program
 from palestra.settings import InitArgs, existing_path
 from palestra.system import shown
 
@@ -42,7 +49,7 @@ def init(args: InitArgs, *, next_commands: Sequence[str] = NEXT_COMMANDS) -> int
         _say_next(shown(path), "edit it")
         return 0
     if not args.shadow:
-        _refuse_built_in(PurePath(args.name).name)
+        _refuse_built_in(folder_for(args.name, Path.cwd()).name)
     folder = scaffold(args.name, Path.cwd(), Template(args.template))
     say(f"made {shown(folder)}:")
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -105,19 +112,24 @@ def _is_built_in(name: str) -> bool:
 def _refuse_built_in(name: str) -> None:
     """Raise ConfigError when Palestra has an environment of this name."""
     if _is_built_in(name):
+        shadow = "--shadow" if has_flags(typed_program()) else "+shadow=true"
         raise ConfigError(
             f"Palestra has an environment {name!r}, and one of yours with this name would hide it",
-            hint="choose another name, or hide it with --shadow",
+            hint=f"choose another name, or hide it with {shadow}",
         )
 
 
-def ng_init(overrides: list[str], next_commands: Sequence[str] = ()) -> int:
-    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`.
-
-    `next_commands`: the commands to print at the end; empty for `ng_test`, then those of `palestra`.
-    """
-    args = InitArgs(name=entrypoint_of(overrides).entrypoint, shadow=True)
+def ng_init(overrides: list[str]) -> int:
+    """Run `ng_init_resources_server +entrypoint=resources_servers/my_env`."""
+    typed = entrypoint_of(overrides)
+    args = InitArgs(name=typed.entrypoint, shadow=typed.shadow)
     test = f"{command_words('test', typed_program())} +entrypoint={args.name}"
-    code = init(args, next_commands=next_commands or (test, *NEXT_COMMANDS[1:]))
-    warn_built_in(Path(args.name).name)
+    return init(args, next_commands=(test, *NEXT_COMMANDS[1:]))
+
+
+def init_with_warning(overrides: list[str], next_commands: Sequence[str]) -> int:
+    """Run `gym env init --resources-server my_env`, which only warns of a built-in name."""
+    name = entrypoint_of(overrides).entrypoint
+    code = init(InitArgs(name=name, shadow=True), next_commands=next_commands)
+    warn_built_in(Path(name).name)
     return code

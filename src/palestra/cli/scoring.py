@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.analysis import ModelScores, SeedScore, over_tasks
-from palestra.api import scores
+from palestra.api import scores_of_runs
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.escaping import one_line
 from palestra.cli.tables import markdown_table, print_table
@@ -42,7 +42,7 @@ def show_scores(args: ScoresArgs) -> int:
             "--json and --fractions cannot be combined: the JSON is always in percent"
         )
     runs = [_label_and_path(run) for run in args.runs]
-    scored = scores(
+    scored = scores_of_runs(
         runs,
         k=args.k,
         allow_unmatched=args.allow_unmatched,

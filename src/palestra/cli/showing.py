@@ -2,14 +2,14 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from palestra import api
-from palestra.analysis import advice_about, amount, load_run, run_head, summarize
+from palestra.analysis import Entry, advice_about, amount, load_run, run_head, summarize
 from palestra.api import ComponentDetails, FailureGroup, RolloutRecord
 from palestra.cli.console import notice, say, say_json, warn_all
 from palestra.cli.listing import mean_text, started_text, state_text
@@ -24,6 +24,7 @@ from palestra.settings import ShowArgs
 from palestra.system import shown
 
 _OUTPUT: Final = frozenset({"--output", "-o"})
+_ROLLOUT: Final = "TASK:ROLLOUT"
 _RUN_ENDINGS: Final = (".jsonl", ".gz", ".zst", ".json", ".html")
 
 
@@ -54,7 +55,7 @@ def _is_run(args: ShowArgs) -> bool:
     if is_run and of_component:
         raise ConfigError(
             f"{of_component[0]} is for a component, and {args.subject} is a run",
-            hint=f"palestra show {args.subject} TASK:ROLLOUT shows one rollout",
+            hint=f"palestra show {args.subject} {_a_rollout(args.subject)} shows one rollout",
         )
     return is_run
 
@@ -171,6 +172,13 @@ def _outputs(subject: str) -> list[Path]:
         raise
 
 
+def _a_rollout(subject: str) -> str:
+    """Return the first rollout of a run; how one is written when the run has none."""
+    with suppress(PalestraError):
+        return api.first_rollout(_outputs(subject)) or _ROLLOUT
+    return _ROLLOUT
+
+
 def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     entry = api.run_entry(args.subject if Path(args.subject).exists() else outputs[0])
     mask = api.secret_mask()
@@ -195,7 +203,7 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     )
     if entry.state is api.RunState.STOPPED and not entry.problem:
         notice(how_to_resume(outputs))
-    line = f"one rollout: palestra show {args.subject} TASK:ROLLOUT"
+    line = f"one rollout: palestra show {args.subject} {_a_rollout(args.subject)}"
     try:
         rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
         if rollouts:
@@ -280,6 +288,8 @@ def show_rollout(record: RolloutRecord, subject: str) -> None:
             "hint": attempt.hint,
         }
         print_fields({name: value for name, value in fields.items() if value})
+        if attempt.judge_question:
+            print_entries([Entry("asked the judge", "", attempt.judge_question)])
     if record.remedy:
         print_heading("what helps")
         say(f"  {record.remedy}")

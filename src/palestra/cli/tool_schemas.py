@@ -12,7 +12,7 @@ from palestra.doctor import GRAMMARS_EXTRA, ToolCheck, check_tool_schemas, gramm
 from palestra.errors import InputDataError
 from palestra.schema import Line, read_jsonl
 from palestra.settings import ToolsArgs
-from palestra.system import shown
+from palestra.system import file_and_line, shown
 
 
 def check_tools(args: ToolsArgs) -> int:
@@ -34,7 +34,7 @@ def _rows(file: Path) -> Iterator[Line]:
         for line in read_jsonl(file):
             if line.error or not isinstance(line.row, dict):
                 why = line.error or f"a row should be an object, and is {type(line.row).__name__}"
-                raise InputDataError(f"{shown(file)}:{line.number}: {why}")
+                raise InputDataError(f"{file_and_line(file, line.number)}: {why}")
             yield line
     except OSError as error:
         raise InputDataError(f"cannot read {shown(file)}: {error.strerror}") from error

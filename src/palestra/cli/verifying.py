@@ -1,8 +1,9 @@
 """`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from palestra.api import find_subject, own_overrides
@@ -12,14 +13,18 @@ from palestra.cli.tables import print_table
 from palestra.conformance import (
     ExaminationLimits,
     ExaminedEnvironment,
+    VerifierFault,
     VerifierReport,
     check_environment,
+    grouped,
 )
 from palestra.errors import RunFailed
 from palestra.schema import JsonObject
 from palestra.settings import VerifyEnvArgs
 from palestra.system import beating
 
+MOST_LISTED: Final = 3
+"""Rows, and kinds of answers, that a line of the table names."""
 LOCKED_AFTER_S: Final = 2.0
 """How many seconds longer than the command itself the guard waits for a verifier."""
 
@@ -98,11 +103,19 @@ def _show(report: VerifierReport) -> None:
         say(f"verify takes, in ms: {times}\n")
     for check in report.checks:
         if check.findings:
-            print_table(
-                ("row", "kind", "problem", "answer"),
-                [
-                    ("-" if f.row is None else f.row, f.kind, f.problem, f.answer)
-                    for f in check.findings
-                ],
-                title=check.name,
-            )
+            lines = [_line(findings) for findings in grouped(check.findings)]
+            print_table(("row", "kind", "problem", "answer"), lines, title=check.name)
+
+
+def _line(findings: Sequence[VerifierFault]) -> tuple[str, str, str, str]:
+    """Return a line of the table for findings with the same problem."""
+    rows = dict.fromkeys("-" if f.row is None else str(f.row) for f in findings)
+    kinds = dict.fromkeys(f.kind for f in findings)
+    first = findings[0]
+    return (_listed(rows), _listed(kinds), first.problem, first.answer)
+
+
+def _listed(texts: Collection[str]) -> str:
+    hidden_count = len(texts) - MOST_LISTED
+    shown_texts = ", ".join(islice(texts, MOST_LISTED))
+    return f"{shown_texts}, {hidden_count} more" if hidden_count > 0 else shown_texts

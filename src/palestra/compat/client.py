@@ -1,6 +1,7 @@
 """nemo_gym's `ServerClient`, implemented over Palestra's own client."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -13,6 +14,14 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr, SkipValidation
 
+from palestra.compat.agent_calls import (
+    MODEL_PATHS,
+    SEED_SESSION,
+    VERIFY,
+    depends_on_session,
+    note_lost_session,
+    note_refusal,
+)
 from palestra.compat.calls_here import CallsHere
 from palestra.compat.http import ServerRefused, cookie_values
 from palestra.compat.nemo_gym.config_types import BaseServerConfig
@@ -20,14 +29,15 @@ from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
     get_first_server_config_dict,
 )
-from palestra.compat.refused_answers import answers_of_call
+from palestra.compat.refused_answers import RefusedAnswers, answers_of_call
 from palestra.compat.rows import is_replaying, recorded_reply
 from palestra.config import ConfigTree, ServerType, read_settings
 from palestra.errors import (
+    AgentError,
     CallError,
     CallEvidence,
     Hop,
-    ModelError,
+    RowError,
     excerpt,
     from_body,
     without_answer,
@@ -36,8 +46,17 @@ from palestra.fleet import HeadAddress, attach, http_transport, server_client
 from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
 from palestra.schema import encode_json
 from palestra.server import Server
-from palestra.transport import HttpReply, ServerReply, Target, is_tool_path, tool_failure_text
+from palestra.transport import (
+    HttpReply,
+    ServerReply,
+    Target,
+    fault_of,
+    is_tool_path,
+    tool_failure_text,
+)
 from palestra.transport import ServerClient as FleetClient
+
+logger: Final = logging.getLogger("palestra.server")
 
 SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
 HEAD_SERVER: Final = "head_server"
@@ -63,15 +82,18 @@ class ClientResponse:
         *,
         method: str,
         sent_cookies: Mapping[str, str],
-        is_failed_tool: bool = False,
+        path: str = "",
+        server_type: str = "",
     ) -> None:
-        """`is_failed_tool`: the body is then the short text for a model, because agents pass it on;
-        `raise_for_status` has the whole error.
+        """`server_type`: of an error; empty otherwise. The body of a tool's error is the short text
+        for a model, because agents pass it on; `raise_for_status` has the whole error.
         """
         self._full_body = reply.content.body
+        self._path = path
+        self._server_type = server_type
         self.is_tool_lost = False
         """Whether the tool gave no answer, because a call that it made failed."""
-        if is_failed_tool:
+        if method == "POST" and server_type == ServerType.RESOURCES and is_tool_path(path):
             reply, self.is_tool_lost = _for_the_model(reply)
         self._reply = reply
         self.is_examined = False
@@ -130,20 +152,36 @@ class ClientResponse:
             raise ServerRefused(self.url, self.status, content, failure)
 
     def failure(self) -> CallError:
-        """Return the error that a model server's answer stands for, with its server and status."""
+        """Return the error that a server's answer stands for, with its server and status.
+
+        It is an error of the agent where an environment refuses the request, as the agent made it,
+        and for a tool's error, which the agent is to read.
+        """
         server, status, body = self._reply.server, self._reply.status, self._full_body
         text = excerpt(body)
-        return _failure(server, self.url, status, body) or ModelError(
+        failure = _failure(server, self.url, status, body) or fault_of(
+            self._server_type, self._path
+        )(
             f"{server} answered {status}: {text[:500]}",
             status=status,
             evidence=CallEvidence(hops=(Hop(server, self.url, status, text),)),
         )
+        is_environment = self._server_type == ServerType.RESOURCES
+        if is_environment and (isinstance(failure, RowError) or is_tool_path(self._path)):
+            return AgentError(failure.message, hint=_LOOK_AT_STATUS, evidence=failure.evidence)
+        return failure
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_why: object) -> None:
         self.release()
+
+
+_LOOK_AT_STATUS: Final = (
+    "correct the call in the agent; `await raise_for_status(answer)` after a call stops at such an "
+    "answer"
+)
 
 
 def _for_the_model(reply: ServerReply) -> tuple[ServerReply, bool]:
@@ -217,6 +255,11 @@ class ServerClient(BaseModel):
         # Not a private attribute: pydantic looks those up in several steps.
         return {}
 
+    @cached_property
+    def _warnings(self) -> set[str]:
+        """What has been logged: a slip comes in every rollout."""
+        return set()
+
     @property
     def is_in_fleet(self) -> bool:
         """Whether a Palestra fleet made this client, for a server that it hosts."""
@@ -265,7 +308,7 @@ class ServerClient(BaseModel):
                 answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)
                 if answer:
                     reply = ServerReply(answer, server=server_name, url=f"in-process{url_path}")
-                    return self._response(reply, url_path, method, cookies)
+                    return await self._response(reply, url_path, method, cookies)
             reply = await self._client().request(
                 server_name,
                 self._prefixed(server_name, url_path),
@@ -273,7 +316,7 @@ class ServerClient(BaseModel):
                 cookies=cookies or None,
                 **request_fields,
             )
-        return self._response(reply, url_path, method, cookies)
+        return await self._response(reply, url_path, method, cookies)
 
     async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
         """Call `request` with the method GET."""
@@ -320,20 +363,42 @@ class ServerClient(BaseModel):
         captured = _CAPTURED_PATHS.get(server_type_of(tree, server), set())
         return f"{rollout_path_prefix(rollout_id)}{path}" if path in captured else path
 
-    def _response(
+    async def _response(
         self, reply: ServerReply, path: str, method: str, cookies: Mapping[str, str]
     ) -> ClientResponse:
         # Looked up for errors only: the configuration is slow to read.
         server_type = "" if reply.ok else server_type_of(self.global_config_dict, reply.server)
-        is_failed_tool = (
-            method == "POST" and is_tool_path(path) and server_type == ServerType.RESOURCES
-        )
         response = ClientResponse(
-            reply, method=method, sent_cookies=cookies, is_failed_tool=is_failed_tool
+            reply, method=method, sent_cookies=cookies, path=path, server_type=server_type
         )
-        if (answers := answers_of_call()) is not None:
-            answers.note(reply.server, response if server_type == ServerType.MODEL else None)
+        answers = answers_of_call()
+        if answers is None:
+            return response
+        if reply.ok:
+            await self._note_success(answers, reply, path, cookies)
+        else:
+            answers.note(reply.server, response if server_type else None)
+            if method == "POST" and server_type == ServerType.RESOURCES:
+                note_refusal(path, reply.status, reply.content.body, answers.model_reply)
         return response
+
+    async def _note_success(
+        self, answers: RefusedAnswers, reply: ServerReply, path: str, cookies: Mapping[str, str]
+    ) -> None:
+        """Note an answer without an error for the current call of an author's code."""
+        server, sessions = reply.server, answers.sessions
+        answers.note(server, None)
+        if path.endswith(MODEL_PATHS):
+            answers.model_reply = reply.content.body
+        elif path == SEED_SESSION:
+            sessions.opened(server, reply.cookies, cookies)
+        elif path == VERIFY:
+            is_lost = sessions.is_lost(server, cookies)
+            if is_lost and await depends_on_session(self._client(), server):
+                message = note_lost_session(answers.where, server)
+                if message not in self._warnings:
+                    self._warnings.add(message)
+                    logger.warning("%s", message)
 
     def _recorded(self, server: str, path: str, body: Any) -> HttpReply | None:
         return recorded_reply(server, path, body, running=server in self._client().targets)

@@ -302,7 +302,8 @@ class _Ended(BaseRoute):
     """A route, before all others, that ends a request as its function did outside of the app."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return (Match.FULL, {}) if _ENDED in scope else (Match.NONE, {})
+        # With an endpoint, as a route has one: a 404 of the function is no unknown path.
+        return (Match.FULL, {"endpoint": self.handle}) if _ENDED in scope else (Match.NONE, {})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         ending = scope[_ENDED]

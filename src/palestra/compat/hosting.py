@@ -46,6 +46,7 @@ from palestra.errors import (
     JudgeFailure,
     Outcome,
     PromptTooLong,
+    add_question,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
 from palestra.schema import (
@@ -56,6 +57,7 @@ from palestra.schema import (
 )
 from palestra.server import (
     CHECK_PATH,
+    NOT_ASKED,
     AuthorMethod,
     Server,
     describe,
@@ -224,9 +226,12 @@ class Hosted(Server):
         if isinstance(inner, JudgeError):
             cause = only_inner(inner.__cause__)
             failure = cause.failure if isinstance(cause, ServerRefused) else cause
-            if isinstance(failure, CallError):
-                return JudgeFailure.of(failure)
-            return JudgeFailure(f"{self.name}{path}: {inner}")
+            judge_failure = (
+                JudgeFailure.of(failure)
+                if isinstance(failure, CallError)
+                else JudgeFailure(f"{self.name}{path}: {inner}")
+            )
+            return add_question(judge_failure, inner.judge_question)
         return super().translate(path, error)
 
 
@@ -247,7 +252,10 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the lifespan. Raises the app's own startup error."""
+        """Start the lifespan. Raises the app's own startup error.
+
+        `stop` also ends a lifespan whose start was cancelled.
+        """
         ready = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(ready), name="lifespan")
         await ready
@@ -261,7 +269,8 @@ class Lifespan:
     async def _run(self, ready: "asyncio.Future[None]") -> None:
         try:
             async with self._app.router.lifespan_context(self._app):
-                ready.set_result(None)
+                if not ready.done():  # cancelled with `start`, which nobody awaits any more
+                    ready.set_result(None)
                 await self._stop.wait()
         except Exception as error:
             if ready.done():
@@ -270,7 +279,7 @@ class Lifespan:
 
 
 async def _not_checked() -> dict[str, str]:
-    return {"endpoint": "not checked"}
+    return {"endpoint": NOT_ASKED}
 
 
 async def _status() -> dict[str, str]:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from palestra.config import nearest
-from palestra.errors import NotProvided
+from palestra.errors import NotProvided, not_provided_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def not_provided(fullname: str, names: Collection[str]) -> str:
         near = nearest(name, names, cutoff=_SIMILAR) or _prefix_of(name, names)
         suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
-    return f"{product.owner} `{remainder}` is not provided by Palestra{suggestion}{page}"
+    return f"{not_provided_text(remainder, product.owner)}{suggestion}{page}"
 
 
 def _prefix_of(name: str, names: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""The errors that model servers answered during one call of an author's code.
+"""The errors that servers answered during one call of an author's code.
 
 An author may read such an answer without a look at its status. What the code raises then is about a
 field that the answer lacks, and does not name the server that failed.
@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, final
 
 from starlette.exceptions import HTTPException
 
+from palestra.compat.agent_calls import SeededSessions
 from palestra.compat.http import ServerRefused
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.errors import CallError
@@ -31,9 +32,16 @@ class RefusedAnswer(Protocol):
 
 @final
 class RefusedAnswers:
-    """Of one call of an author's code: the last answer of each model server, where it is an error."""
+    """Of one call of an author's code: the last answer of each server, where it is an error.
 
-    def __init__(self) -> None:
+    `where`: server and path of the code.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.sessions = SeededSessions()
+        self.model_reply = b""
+        """The body of the last answer of a model without an error; empty before the first."""
         self._by_server: dict[str, RefusedAnswer] = {}
 
     def note(self, server: str, answer: RefusedAnswer | None) -> None:
@@ -43,11 +51,11 @@ class RefusedAnswers:
         else:
             self._by_server[server] = answer
 
-    def failure_behind(self, error: Exception, where: str) -> CallError | None:
+    def failure_behind(self, error: Exception) -> CallError | None:
         """Return the failure of the server whose answer came last before the code raised `error`.
 
         None when no server failed, when the code looked at the status of each error, or when `error`
-        names a failed call itself. `where`: server and path of the code.
+        names a failed call itself.
         """
         # Code that looked at the status has handled the answer: its error may be about anything else.
         unexamined = [answer for answer in self._by_server.values() if not answer.is_examined]
@@ -55,7 +63,7 @@ class RefusedAnswers:
             return None
         failure = unexamined[-1].failure()
         failure.message = (
-            f"{failure.message}; {where} then failed on this answer: {error_text(error)}"
+            f"{failure.message}; {self.where} then failed on this answer: {error_text(error)}"
         )
         failure.args = (failure.message,)
         if not failure.evidence.traceback:
@@ -69,25 +77,25 @@ _of_call: Final[ContextVar[RefusedAnswers | None]] = ContextVar(
 
 
 def answers_of_call() -> RefusedAnswers | None:
-    """Return the errors of model servers in the current call of an author's code; None outside."""
+    """Return the errors that servers answered in the current call of an author's code; None outside."""
     return _of_call.get()
 
 
 def naming_refusals(function: Any, where: str) -> Any:
-    """Return `function`, which raises the error of a model server in place of the error that the
-    server's answer led to. `where`: server and path of the function.
+    """Return `function`, which raises the error of a server in place of the error that the server's
+    answer led to. `where`: server and path of the function.
     """
     if not inspect.iscoroutinefunction(function):
         return function  # it cannot await the client
 
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        answers = RefusedAnswers()
+        answers = RefusedAnswers(where)
         token = _of_call.set(answers)
         try:
             return await function(*args, **kwargs)
         except Exception as error:
-            failure = answers.failure_behind(error, where)
+            failure = answers.failure_behind(error)
             if failure is None:
                 raise
             raise failure from error

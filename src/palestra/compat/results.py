@@ -18,6 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.responses import Response as HttpResponse
 
 from palestra.compat.refused_answers import naming_refusals
+from palestra.compat.unchecked_models import warn_of_wrong_types
 from palestra.compat.whole_messages import json_object
 from palestra.config import ServerType
 from palestra.schema import (
@@ -32,8 +33,8 @@ from palestra.schema import (
     no_reward,
     short_repr,
 )
-from palestra.server import CalledExit, refuse_reward
-from palestra.transport import current_call, fault_of
+from palestra.server import CalledExit, refuse_reward, stops_this_task
+from palestra.transport import Activity, current_call, fault_of
 
 _REWARDS: Final = {
     "/verify": ServerType.RESOURCES,
@@ -50,13 +51,14 @@ _WHOLE_RESULTS: Final = frozenset({"/verify", "/run"})
 
 def complete_results(app: FastAPI, server: str) -> None:
     """Check the results of `app`, add the failed tool calls, let no function end the process by
-    SystemExit, and name the model server whose answer made a function fail. Call it once, after all
-    routes were added.
+    SystemExit, and name the server whose answer made a function fail, or whose own answer has fields
+    of wrong types. Call it once, after all routes were added.
     """
     for route in app.routes:
         if not isinstance(route, APIRoute):
             continue
         where = f"{server}{route.path}"
+        warn_of_wrong_types(route.response_field, where)
         function: Any = naming_refusals(_without_exit(route.dependant.call), where)
         if route.path in _REWARDS:
             function = _completed(function, route, where)
@@ -64,8 +66,8 @@ def complete_results(app: FastAPI, server: str) -> None:
 
 
 def _without_exit(function: Any) -> Any:
-    """Return `function` with `CalledExit` in place of SystemExit: a middleware of the author's app
-    calls it in a task of its own.
+    """Return `function` with `CalledExit` in place of SystemExit and KeyboardInterrupt: a middleware
+    of the author's app calls it in a task of its own.
     """
     if not inspect.iscoroutinefunction(function):
         return function  # it runs on a thread, whose SystemExit ends no loop
@@ -74,7 +76,9 @@ def _without_exit(function: Any) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return await function(*args, **kwargs)
-        except SystemExit as error:
+        except (SystemExit, KeyboardInterrupt) as error:
+            if stops_this_task(error):
+                raise
             raise CalledExit from error
 
     return call
@@ -200,19 +204,22 @@ def _checked(value: Any, where: str) -> Any:
 
 
 def _with_tool_failures(value: Any, route: APIRoute, arguments: Mapping[str, Any]) -> Any:
-    """Return the value; as a response with the rollout's failed tool calls, when the author's
-    response model leaves them out. `arguments`: those of the author's function.
+    """Return the value; as a response with the rollout's failed tool calls, when it leaves some of
+    them out. `arguments`: those of the author's function.
 
     The response keeps the status, the headers and the cookies that the author set.
     """
     activity = current_call().activity
-    if activity is None or not activity.tool_failures or route.path != "/run":
+    if activity is None or route.path != "/run":
+        return value
+    if not activity.tool_failures and not activity.agent_faults:
         return value
     is_response = isinstance(value, HttpResponse)
     fields = _object_in(value) if is_response else json_object(encoded_answer(route, value))
-    if fields is None or TOOL_FAILURES in fields:
+    failures = None if fields is None else _all_failures(fields, activity)
+    if fields is None or not failures or failures == fields.get(TOOL_FAILURES):
         return value
-    content = encode_json({**fields, TOOL_FAILURES: activity.tool_failures})
+    content = encode_json({**fields, TOOL_FAILURES: failures})
     if is_response:
         value.body = content
         value.headers["content-length"] = str(len(content))
@@ -222,6 +229,18 @@ def _with_tool_failures(value: Any, route: APIRoute, arguments: Mapping[str, Any
     response = HttpResponse(content, status, media_type=JSON_TYPE)
     response.raw_headers.extend(getattr(set_by_function, "raw_headers", ()))
     return response
+
+
+def _all_failures(fields: JsonDict, activity: Activity) -> Any:
+    """Return the failed tool calls of a row, those that its environment lists before those that its
+    agent has seen.
+    """
+    failures = fields.get(TOOL_FAILURES, activity.tool_failures)
+    if not isinstance(failures, list):
+        return failures
+    # What a tool raised in the rollout's session is in the answer of `verify` too.
+    listed = {field_of(failure, "tool") for failure in failures}
+    return [*failures, *(fault for fault in activity.agent_faults if fault["tool"] not in listed)]
 
 
 def _object_in(response: HttpResponse) -> JsonDict | None:

@@ -20,7 +20,7 @@ from palestra.compat.whole_messages import (
     read_body,
     replayed,
 )
-from palestra.errors import JudgeFailure
+from palestra.errors import JudgeFailure, add_question
 from palestra.schema import (
     JUDGE_EVALUATIONS,
     JUDGE_REPLAY,
@@ -28,9 +28,11 @@ from palestra.schema import (
     JudgeReplay,
     ResponseCreateParams,
     encode_json,
+    question_text,
     to_plain,
 )
 from palestra.server import SESSION_ID_KEY, SessionStore, with_faults
+from palestra.settings import ASK_A_JUDGE
 from palestra.transport import ASGIApp, HttpReply
 
 REPLAY_MARKS = (JUDGE_REPLAY, JUDGE_EVALUATIONS)
@@ -95,10 +97,11 @@ def recorded_reply(server: str, path: str, body: Any, *, running: bool) -> HttpR
         content = encode_json(exchange.held["response"])
         return HttpReply(200, content, headers={"content-type": "application/json"})
     if not running:
-        raise JudgeFailure(
+        failure = JudgeFailure(
             f"the row holds no answer of the judge {server} to this question",
-            hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
+            hint=ASK_A_JUDGE,
         )
+        raise add_question(failure, question_text(body))
     return None
 
 

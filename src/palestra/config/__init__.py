@@ -30,6 +30,7 @@ from palestra.config.environment_files import (
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, Domain
 from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
+from palestra.config.needed_files import files_needed
 from palestra.config.overrides import (
     Override,
     OverrideAction,
@@ -121,6 +122,7 @@ __all__ = [
     "environment_of",
     "environment_tree",
     "extra_roots",
+    "files_needed",
     "find_references",
     "find_secrets",
     "flag",

@@ -6,18 +6,20 @@ A block that resembles an instance but is malformed is an error. Otherwise its s
 be missing from the fleet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from palestra.config.keys import DEFAULT_HOST, FLEET_KEYS, PLACEMENTS, RESERVED_KEYS
+from palestra.config.origins import Origins
 from palestra.config.paths import EXTRA_ROOTS, SearchPaths
 from palestra.config.ports import port_problem
-from palestra.config.problems import did_you_mean, nearest, raise_problems
+from palestra.config.problems import did_you_mean, nearest, raise_problems, slip_of
 from palestra.config.references import find_references
 from palestra.config.resolved import InstanceConfig, ServerType
-from palestra.config.tree import children
+from palestra.config.tree import children, dotted
+from palestra.errors import Problem
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
@@ -35,31 +37,37 @@ class InstanceBlock:
 
 
 def find_instances(
-    tree: Mapping[Any, Any], search_paths: SearchPaths, *, need_folders: bool = True
+    tree: Mapping[Any, Any],
+    search_paths: SearchPaths,
+    *,
+    need_folders: bool = True,
+    origins: Origins = Origins(),  # noqa: B008  # frozen
 ) -> tuple[dict[str, InstanceConfig], tuple[str, ...]]:
     """Return all instances in order, and warnings.
 
-    `need_folders`: whether an instance without a folder is a problem, unless it is remote. One
-    error lists all problems of all instances. With `error_on_almost_servers: false`, malformed
-    blocks are left out and reported as warnings.
+    `origins`: where the tree comes from, for messages. `need_folders`: whether an instance without
+    a folder is a problem, unless it is remote. One error lists all problems of all instances. With
+    `error_on_almost_servers: false`, malformed blocks are left out and reported as warnings.
     """
     blocks: list[InstanceBlock] = []
-    misshapen: list[str] = []
+    misshapen: list[Problem] = []
     for name, value in tree.items():
-        instance = _inspect(name, value)
-        if isinstance(instance, str):
+        instance = _inspect(name, value, origins)
+        if isinstance(instance, Problem):
             misshapen.append(instance)
         elif instance is not None:
             blocks.append(instance)
     tolerant = tree.get("error_on_almost_servers") is False
-    problems = [] if tolerant else list(misshapen)
+    problems: list[Problem | str] = [] if tolerant else list(misshapen)
     instances: dict[str, InstanceConfig] = {}
     for block in blocks:
-        reader = _BlockReader(block, default_host(tree), search_paths, need_folder=need_folders)
+        reader = _BlockReader(
+            block, default_host(tree), search_paths, origins, need_folder=need_folders
+        )
         instances[block.name] = reader.read()
         problems.extend(reader.problems)
     raise_problems(problems)
-    return instances, tuple(misshapen) if tolerant else ()
+    return instances, tuple(problem.message for problem in misshapen) if tolerant else ()
 
 
 def default_host(tree: Mapping[Any, Any]) -> str:
@@ -67,67 +75,125 @@ def default_host(tree: Mapping[Any, Any]) -> str:
     return host if isinstance(host, str) and host else DEFAULT_HOST
 
 
-def _inspect(name: Any, value: Any) -> InstanceBlock | str | None:
+def _inspect(name: Any, value: Any, origins: Origins) -> InstanceBlock | Problem | None:
     """Return the instance block of a top-level entry, or the problem that makes it malformed.
 
     None when the entry is not meant as an instance.
     """
     if name in RESERVED_KEYS or not isinstance(value, Mapping):
-        return _listed_type(name, value)
+        return _listed_type(name, value, origins)
     types = [key for key in value if key in _TYPES]
     if len(types) > 1:
-        return f"{name} has several server types ({', '.join(types)}); one instance has one"
+        origin = origins.start(name, types[-1])
+        return Problem(
+            f"{origin}{name} has several server types ({', '.join(types)}); one instance has one"
+        )
     if not types:
-        return _misspelt_type(name, value)
+        return _misspelt_type(name, value, origins)
     others = [str(key) for key in value if key not in _TYPES]
     if others:
-        return (
-            f"{name} has {', '.join(others)} next to {types[0]}; put settings below "
-            f"{name}.{types[0]}.<implementation>"
-        )
-    return _implementation(str(name), ServerType(types[0]), value[types[0]])
+        return _beside_the_type(name, types[0], others, value[types[0]], origins)
+    return _implementation(str(name), ServerType(types[0]), value[types[0]], origins)
 
 
-def _listed_type(name: Any, value: Any) -> str | None:
+def _listed_type(name: Any, value: Any, origins: Origins) -> Problem | None:
     if isinstance(value, list) and any(isinstance(i, Mapping) and _TYPES & i.keys() for i in value):
-        return f"{name} is a list; a server's block is a mapping, without a dash before its type"
+        return Problem(
+            f"{origins.start(name)}{name} is a list; a server's block is a mapping, without a dash "
+            "before its type"
+        )
     return None
 
 
-def _misspelt_type(name: Any, value: Mapping[Any, Any]) -> str | None:
+def _misspelt_type(name: Any, value: Mapping[Any, Any], origins: Origins) -> Problem | None:
     if len(value) != 1:
         return None
     key, inner = next(iter(value.items()))
     near = nearest(str(key), _TYPES, cutoff=_SURELY_MEANT)
     if near is None or not any(isinstance(item, Mapping) for _, item in children(inner)):
         return None
-    return f"{name}: {key!r} is not a server type; did you mean {near!r}?"
+    origin = origins.start(name, key)
+    return Problem(f"{origin}{name}: {key!r} is not a server type; did you mean {near!r}?")
 
 
-def _implementation(name: str, server_type: ServerType, value: Any) -> InstanceBlock | str:
+def _beside_the_type(
+    name: Any, server_type: str, keys: Sequence[str], implementations: Any, origins: Origins
+) -> Problem:
+    """Return the problem of settings that are beside the server type of an instance."""
+    only = [*implementations] if isinstance(implementations, Mapping) else []
+    below = f"{name}.{server_type}.{only[0] if len(only) == 1 else '<implementation>'}"
+    override = origins.override(name, keys[0])
+    written = f"{below}.{keys[0]}"
+    return Problem(
+        f"{origins.start(name, keys[0])}{name} has {', '.join(keys)} next to {server_type}; put "
+        f"settings below {below}",
+        hint=f"write {written if override is None else f'{override.action}{written}=…'}",
+    )
+
+
+def _implementation(
+    name: str, server_type: ServerType, value: Any, origins: Origins
+) -> InstanceBlock | Problem:
     where = f"{name}.{server_type}"
+    origin = origins.start(name, server_type)
     if not isinstance(value, Mapping) or not value:
-        return f"{where} must hold one implementation and its settings, as {where}.<folder name>"
-    if len(value) > 1:
-        return (
-            f"{where} has several implementations ({', '.join(map(str, value))}); it can have one"
+        return Problem(
+            f"{origin}{where} must hold one implementation and its settings, as {where}.<folder name>"
         )
+    if len(value) > 1:
+        return _several_implementations(name, server_type, [*value], origins)
     implementation, inner = next(iter(value.items()))
     if not isinstance(inner, Mapping):
-        return (
-            f"{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
+        return Problem(
+            f"{origin}{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
             f"without settings, write {implementation}: {{}}"
         )
     return InstanceBlock(name, server_type, str(implementation), inner)
+
+
+def _several_implementations(
+    name: str, server_type: ServerType, implementations: Sequence[Any], origins: Origins
+) -> Problem:
+    """Return the problem of an instance that has several implementations, by its files or by an
+    override.
+    """
+    where = f"{name}.{server_type}"
+    origin_of = {i: origins.of(name, server_type, i) for i in implementations}
+    if len({*origin_of.values()}) == 1:
+        listed, start = ", ".join(map(str, implementations)), origins.start(name, server_type)
+        return Problem(f"{start}{where} has several implementations ({listed}); it can have one")
+    listed = ", ".join(f"{i} of {origin}" if origin else str(i) for i, origin in origin_of.items())
+    problem = f"{where} has several implementations: {listed}; it can have one"
+    overridden = {i: o for i in implementations if (o := origins.override(name, server_type, i))}
+    of_files = [i for i in implementations if i not in overridden]
+    if len(of_files) != 1:
+        choice = "leave one of the files out, or " if of_files else ""
+        return Problem(problem, hint=f"{choice}delete one: ~{where}.{implementations[0]}")
+    (of_file,), (another, override) = of_files, next(iter(overridden.items()))
+    written = (
+        f"write {override.action}{dotted((name, server_type, of_file, *override.steps[3:]))}=…"
+    )
+    if slip_of(str(another), [str(of_file)]):
+        return Problem(f"{problem}; did you mean {of_file!r}?", hint=written)
+    return Problem(
+        problem, hint=f"{written}, or put ~{where}.{of_file} before it to replace {of_file}"
+    )
 
 
 class _BlockReader:
     """Reads one block and collects all its problems. An invalid value is replaced by its default."""
 
     def __init__(
-        self, block: InstanceBlock, host: str, search_paths: SearchPaths, *, need_folder: bool
+        self,
+        block: InstanceBlock,
+        host: str,
+        search_paths: SearchPaths,
+        origins: Origins,
+        *,
+        need_folder: bool,
     ) -> None:
         self._block = block
+        self._origins = origins
         self._need_folder = need_folder
         self._default_host = host
         self._places = search_paths
@@ -156,6 +222,7 @@ class _BlockReader:
             placement=placement,
             refs=find_references(settings),
             folder=None if placement == "remote" else self._folder(entrypoint),
+            setting_files=self._origins.files_below(block.name, block.type, block.implementation),
         )
 
     def _setting(self, key: str) -> Any:
@@ -166,7 +233,12 @@ class _BlockReader:
         return None if value == "" else value
 
     def _wrong(self, key: str, expected: str) -> None:
-        self.problems.append(f"{self._where}.{key} must be {expected}")
+        self._add(key, f"must be {expected}")
+
+    def _add(self, key: str, problem: str) -> None:
+        block = self._block
+        origin = self._origins.start(block.name, block.type, block.implementation, key)
+        self.problems.append(f"{origin}{self._where}.{key} {problem}")
 
     def _text(self, key: str) -> str | None:
         value = self._setting(key)
@@ -183,7 +255,7 @@ class _BlockReader:
             return None
         problem = port_problem(port)
         if problem:
-            self.problems.append(f"{self._where}.port {problem}")
+            self._add("port", problem)
             return None
         return int(port)
 
@@ -235,13 +307,20 @@ class _BlockReader:
         block = self._block
         relative = f"{block.type}/{block.implementation}"
         if not _inside(relative):
-            self.problems.append(f"{self._where}: {block.implementation!r} is not a folder name")
+            self.problems.append(
+                f"{self._origin()}{self._where}: {block.implementation!r} is not a folder name"
+            )
             return None
         folders = self._places.candidates(relative)
         folder = next((f for f in folders if (f / entrypoint).is_file()), None)
         if folder is None and self._need_folder:
-            self.problems.append(self._no_folder(folders, entrypoint))
+            self.problems.append(self._origin() + self._no_folder(folders, entrypoint))
         return folder
+
+    def _origin(self) -> str:
+        """Return the start of a message about the block: where it comes from."""
+        block = self._block
+        return self._origins.start(block.name, block.type, block.implementation)
 
     def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
         bare = next((folder for folder in folders if folder.is_dir()), None)

@@ -1,5 +1,6 @@
 """The configuration keys that have a fixed meaning."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -67,6 +68,19 @@ FLEET_KEYS: Final = frozenset(
     }
 )
 """Keys of an instance that describe or control how it runs. All other keys are the server's own."""
+
+
+_NO_TRACKER: Final = "Palestra uploads no rollouts to Weights & Biases"
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "pass_threshold": "pass@k is the expected best reward, without a threshold",
+    "upload_rollouts": _NO_TRACKER,
+    "upload_rollouts_to_wandb": _NO_TRACKER,
+    "wandb_api_key": _NO_TRACKER,
+    "wandb_entity": _NO_TRACKER,
+    "wandb_name": _NO_TRACKER,
+    "wandb_project": _NO_TRACKER,
+}
+"""Settings of NeMo Gym that have no effect here -> the reason."""
 
 
 class Domain(StrEnum):

@@ -1,15 +1,16 @@
 """Build a `ResolvedConfig` from the user's arguments."""
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from palestra.config.capture import capture_settings
 from palestra.config.compose import compose
 from palestra.config.instances import find_instances
+from palestra.config.origins import Origins
 from palestra.config.overrides import (
     ANY_OVERRIDE,
     Override,
@@ -25,7 +26,7 @@ from palestra.config.ports import check_ports
 from palestra.config.problems import raise_problems
 from palestra.config.references import check_references
 from palestra.config.resolve import resolve
-from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerType
+from palestra.config.resolved import ResolvedConfig, ServerType
 from palestra.config.slips import override_slips, slips_in
 from palestra.config.sources import (
     CONFIG_PATHS,
@@ -36,7 +37,7 @@ from palestra.config.sources import (
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain, value_at
+from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain
 from palestra.errors import ConfigError
 
 
@@ -71,22 +72,16 @@ def load_config(
     paths = (*config_paths, *_paths_of(parsed, strict_add=rules.strict_add))
     merged = _merge_sources(environment, extra_settings, paths, search_paths)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
-    overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
-    slips = override_slips(
-        effective,
-        before=merged.tree,
-        after=overridden,
-        search_paths=search_paths,
-        rules=rules,
-    )
-    raise_problems(
-        (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
-    )
+    overridden = _with_overrides(merged, effective, search_paths, rules)
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
         tree = resolve(composed, require_all=require_all, required=required)
         config = _validated(
-            tree, search_paths, references=required is None, need_folders=need_folders
+            tree,
+            search_paths,
+            references=required is None,
+            need_folders=need_folders,
+            origins=Origins(merged.sources, effective),
         )
     unknown = unknown_overrides(
         effective,
@@ -99,10 +94,7 @@ def load_config(
         raise_problems(unknown)
     return ResolvedConfig(
         tree=config.tree,
-        instances={
-            name: replace(instance, setting_files=_files_of(instance, merged.sources))
-            for name, instance in config.instances.items()
-        },
+        instances=config.instances,
         sources=tuple(source.path for source in merged.sources),
         warnings=(
             *merged.warnings,
@@ -115,15 +107,27 @@ def load_config(
     )
 
 
-def _files_of(instance: InstanceConfig, sources: Iterable[Source]) -> dict[str, Path]:
-    """Return the file that sets each setting of an instance; of several, the last one."""
-    at = (instance.name, instance.type.value, instance.implementation)
-    return {
-        key: source.path
-        for source in sources
-        if isinstance(block := value_at(source.tree, at), Mapping)
-        for key in block
-    }
+def _with_overrides(
+    merged: "_Merged",
+    effective: Sequence[Override],
+    search_paths: SearchPaths,
+    rules: OverrideRules,
+) -> dict[Any, Any]:
+    """Return the tree with the overrides. Raises ConfigError: an override, or a setting of a file, has
+    a slip.
+    """
+    overridden = apply_overrides(merged.tree, effective, strict_add=rules.strict_add)
+    slips = override_slips(
+        effective,
+        before=merged.tree,
+        after=overridden,
+        search_paths=search_paths,
+        rules=rules,
+    )
+    raise_problems(
+        (*slips, *slips_in(merged.sources, overridden, search_paths, known_keys=rules.known))
+    )
+    return overridden
 
 
 def names_in_files(
@@ -243,9 +247,12 @@ def _validated(
     *,
     references: bool = True,
     need_folders: bool = True,
+    origins: Origins = Origins(),  # noqa: B008  # frozen
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
-    instances, warnings = find_instances(resolved, search_paths, need_folders=need_folders)
+    instances, warnings = find_instances(
+        resolved, search_paths, need_folders=need_folders, origins=origins
+    )
     if references:
         check_references(instances)
     check_ports(resolved, instances)

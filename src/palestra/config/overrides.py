@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS
+from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, WITHOUT_EFFECT
 from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import is_secret_name, mask_line
 from palestra.config.sources import CONFIG_PATHS
@@ -68,9 +68,13 @@ class OverrideRules:
 ANY_OVERRIDE: Final = OverrideRules()
 _STEPS_TO_SETTINGS: Final = 3
 """The steps of `<instance>.<server type>.<implementation>`, below which its settings are."""
+_LISTS_SETTINGS: Final = "--help lists the settings of the command"
 _SIGNS: Final = frozenset(OverrideAction) - {OverrideAction.CHANGE}
 _BEGINS_NEXT: Final = re.compile(r"^[-+~]|=")
 """A text that is an argument of its own, not the value of the flag before it."""
+_SETTING_IN_VALUE: Final = re.compile(r"[A-Za-z_][\w.]*=")
+_CONFIG_FLAGS: Final = frozenset({"config", "c"})
+"""The names of the flag for a config file, in commands that have flags."""
 _BRACKETS: Final = ("[]", "{}")
 
 
@@ -107,17 +111,38 @@ def _without_divided(texts: Sequence[str]) -> tuple[list[str], list[str]]:
                 f"{text!r} stands alone; without the space: {text}{mask_line(following)}"
             )
             position += 1
+        elif parts := _divided_by_spaces(texts[position - 1 : position + 2]):
+            problems.append(
+                f"spaces divide an override at its '='; without them: {mask_line(''.join(parts))}"
+            )
+            position += len(parts) - 1
         elif text.startswith("-"):
             flag, equals, value = text.partition("=")
             if not equals and following and not _BEGINS_NEXT.search(following):
                 value = following
                 position += 1
             setting = flag.lstrip("-").replace("-", "_")
+            if setting in _CONFIG_FLAGS:
+                setting, value = CONFIG_PATHS, f"[{value or '<file>'}]"
             written = mask_line(f"+{setting}={value or '<value>'}")
             problems.append(f"overrides have no flags; write {written}")
         else:
             overrides.append(text)
     return overrides, problems
+
+
+def _divided_by_spaces(texts: Sequence[str]) -> Sequence[str]:
+    """Return the first of the texts, which together are an override with spaces around its `=`. Empty
+    when they are none.
+    """
+    first, second, third = (*texts, "", "")[:3]
+    key, equals, value = first.partition("=")
+    if equals:
+        is_value = second and "=" not in second and not _BEGINS_NEXT.search(second)
+        return texts[:2] if key and not value and is_value else ()
+    if second == "=" and third and "=" not in third and not _BEGINS_NEXT.search(third):
+        return texts[:3]
+    return texts[:2] if second.startswith("=") and len(second) > 1 else ()
 
 
 def _added_twice(override: Override, earlier: Iterable[Override]) -> Iterator[str]:
@@ -160,7 +185,11 @@ def _grammar_problem(text: str, reason: str) -> str:
         remedy = f"<key>={masked}" if "/" in text else f"{name}=<value>, or ~{name} to delete it"
         return f"override {masked!r} has no '='; write {remedy}"
     if "=" in value:
-        return f"override {masked!r}: a value with '=' needs quotes inside: '{key}=\"<value>\"'"
+        quoted = f"a value with '=' needs quotes inside: '{key}=\"<value>\"'"
+        if _SETTING_IN_VALUE.match(value):
+            below = mask_line(value)
+            return f"override '{key}={below}': a setting below {name} is {key}.{below}; {quoted}"
+        return f"override {masked!r}: {quoted}"
     if is_secret_name(name.rpartition(".")[2]):
         return f"override {masked!r} cannot be parsed"  # the reason quotes the value
     unclosed = [pair for pair in _BRACKETS if value.count(pair[0]) > value.count(pair[1])]
@@ -246,9 +275,7 @@ def _apply(tree: Any, override: Override, *, strict_add: bool) -> Any:
         raise ConfigError(
             f"{override.key}=… changes a key that is not in the config"
             + (near or f"; to add it, write +{override.key}=…"),
-            hint=""
-            if near
-            else f"write +{override.key}=…; --help lists the settings of the command",
+            hint="" if near else f"write +{override.key}=…; {_LISTS_SETTINGS}",
             cause=KnownCause.MISSPELT_SETTING,
         )
     try:
@@ -313,8 +340,13 @@ def unknown_overrides(
 
 def unknown_override(key: str, suggestion: str) -> Problem:
     """Return the problem of an override whose top-level key has no meaning."""
+    if key in WITHOUT_EFFECT:
+        message = f"override {key!r} has no effect here: {WITHOUT_EFFECT[key]}"
+        cause = KnownCause.MISSPELT_SETTING
+        return Problem(message, hint="leave it out", key=key, cause=cause)
     return Problem(
         f"override {key!r} is not a setting and nothing refers to it{suggestion}",
+        hint="" if suggestion else _LISTS_SETTINGS,
         key=key,
         cause=KnownCause.MISSPELT_SETTING,
     )

@@ -1,6 +1,6 @@
 """References between servers: `{type: <server type>, name: <instance>}` in settings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from palestra.config.problems import nearest, raise_problems
@@ -11,7 +11,7 @@ from palestra.errors import KnownCause, Problem
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
 _ADD_A_MODEL = (
-    "; add a model's config, such as "
+    "add a model's config, such as "
     "`+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml] "
     "++policy_model_name=NAME`"
 )
@@ -27,7 +27,8 @@ def check_references(instances: Mapping[str, InstanceConfig]) -> None:
     """Raise one error that lists every reference to a missing instance or to one of another type."""
     problems = [
         Problem(
-            f"{instance.name}: {dotted(steps) or 'settings'} {problem}",
+            f"{instance.file_start(steps[0]) if steps else ''}{instance.name}: "
+            f"{dotted(steps) or 'settings'} {problem}",
             key=dotted((instance.name, instance.type, instance.implementation, *steps)),
             cause=KnownCause.MISSING_REFERENCE,
         )
@@ -35,7 +36,14 @@ def check_references(instances: Mapping[str, InstanceConfig]) -> None:
         for steps, node in _candidates(instance.settings)
         if (problem := _problem(node, instances))
     ]
-    raise_problems(problems)
+    raise_problems(problems, hint=_remedy(problems))
+
+
+def _remedy(problems: Sequence[Problem]) -> str:
+    """Return what to do when the configuration has no model server; empty when that is not known."""
+    return (
+        _ADD_A_MODEL if any(_no_instance(ServerType.MODEL) in p.message for p in problems) else ""
+    )
 
 
 def _candidates(node: Any, steps: Steps = ()) -> Iterator[tuple[Steps, Mapping[Any, Any]]]:
@@ -65,6 +73,10 @@ def _problem(node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -
     return f"refers to {kind} {name!r}, {_why_not(kind, name, instance, instances)}"
 
 
+def _no_instance(kind: str) -> str:
+    return f"and the configuration has no {kind}"
+
+
 def _why_not(
     kind: str,
     name: Any,
@@ -75,8 +87,7 @@ def _why_not(
         return f"but {name!r} is one of the {other_instance.type}"
     names_of_kind = [instance.name for instance in instances.values() if instance.type == kind]
     if not names_of_kind:
-        advice = _ADD_A_MODEL if kind == ServerType.MODEL else ""
-        return f"and the configuration has no {kind}{advice}"
+        return _no_instance(kind)
     near = nearest(str(name), names_of_kind)
     suggestion = f"did you mean {near!r}? " if near else ""
     return f"which does not exist; {suggestion}{kind}: {', '.join(names_of_kind)}"

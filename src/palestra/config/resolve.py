@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra.config.problems import raise_problems
 from palestra.config.redact import Redactor, find_secrets
-from palestra.config.tree import Steps, dotted, leaves
+from palestra.config.tree import Steps, dotted, leaves, nested
 from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def resolve(
 def _nothing_given(missing: list[Missing]) -> ConfigError:
     listed = "\n".join(f"  {missing_value}" for missing_value in missing)
     settings = [missing_value.key for missing_value in missing if not missing_value.environment]
-    hint = (
-        f"give each on the command line, ++{settings[0]}=<value>, "
-        f"or as a line of env.yaml, {settings[0]}: <value>"
-        if settings
-        else ""
-    )
+    hint = _how_to_give(settings[0]) if settings else ""
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
     problems = tuple(
         Problem(
@@ -95,6 +90,13 @@ def _nothing_given(missing: list[Missing]) -> ConfigError:
     return ConfigError(
         f"{count} no value:\n{listed}", hint=hint, cause=KnownCause.MISSING_VALUE, problems=problems
     )
+
+
+def _how_to_give(setting: str) -> str:
+    command_line = f"give each on the command line, ++{setting}=<value>"
+    if any(step.isdecimal() for step in setting.split(".")):
+        return command_line  # a part of a list, which a file gives as a whole
+    return f"{command_line}, or as a line of env.yaml, {nested(setting, '<value>')}"
 
 
 class _Resolver:

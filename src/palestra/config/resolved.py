@@ -17,6 +17,7 @@ from palestra.config.redact import redact, secrets_in
 from palestra.config.tree import ConfigTree
 from palestra.config.yaml_text import write_yaml
 from palestra.errors import ConfigError
+from palestra.system import shown
 
 
 class ServerType(StrEnum):
@@ -67,12 +68,17 @@ class InstanceConfig:
     folder: Path | None = None
     """The folder that holds the entrypoint; None for a remote instance."""
     setting_files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
-    """The config file that each of the server's own settings comes from, where it is known."""
+    """The config file that each key of the server's block comes from, where it is known."""
 
     @property
     def address(self) -> str:
         """The configured `host:port`. The port is `auto` until one is allocated."""
         return f"{self.host}:{'auto' if self.port is None else self.port}"
+
+    def file_start(self, key: Any) -> str:
+        """Return the start of a message about a setting: its file and a colon, where it is known."""
+        file = self.setting_files.get(key)
+        return "" if file is None else f"{shown(file)}: "
 
     def referenced(self, server_type: ServerType) -> tuple[str, ...]:
         """Return the names of the instances of `server_type` that the settings refer to."""

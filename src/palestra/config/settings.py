@@ -1,5 +1,6 @@
 """Validate an instance's settings with the pydantic model of its server."""
 
+import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,6 @@ from palestra.config.redact import Redactor, find_secrets, is_secret_name, redac
 from palestra.config.resolved import InstanceConfig
 from palestra.config.tree import ConfigTree, dotted
 from palestra.errors import KnownCause, Problem
-from palestra.system import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _NEEDS_MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})
+_NAME = re.compile(r"\w[\w-]*")
+"""The name of an instance, as an override has it without quotes."""
 _NOT_SET_HERE = frozenset({"name"})
 """Fields of a server that come from its place in the configuration, not from its settings."""
 
@@ -91,12 +93,6 @@ def _slips(
         yield misspelt_key(_path(instance, (key,)), near, instance.setting_files.get(key))
 
 
-def _file_of(instance: InstanceConfig, key: Any) -> str:
-    """Return the start of a message about a setting: its file, where it is known."""
-    file = instance.setting_files.get(key)
-    return "" if file is None else f"{shown(file)}: "
-
-
 def _is_own_key(instance: InstanceConfig, key: str, near: str) -> bool:
     if is_variant(key, near) or (near in instance.settings and is_variant(key, near, plural=True)):
         return True
@@ -133,7 +129,7 @@ def _unknown_problem(
     valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
     suggestion = did_you_mean(str(steps[-1]), valid)
     return Problem(
-        f"{_file_of(instance, steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
+        f"{instance.file_start(steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
         f"(valid: {', '.join(sorted(valid)) or 'none'})",
         key=_path(instance, steps),
         cause=KnownCause.MISSPELT_SETTING,
@@ -158,21 +154,28 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
         # Masked before it is shortened: no mask knows a part of a secret.
         message += f", got {reprlib.repr(redact(error['input'], find_secrets(instance.settings)))}"
     if error["type"] in _NEEDS_MAPPING:
-        message += f"; write {_override(path, model, steps)}"
+        name = None if is_secret else error["input"]
+        message += f"; write {_override(path, model, steps, name)}"
     return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
 
 
-def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any]) -> str:
-    """Return the override that sets a field. For a nested model its value has the model's fields."""
+def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:
+    """Return the override that sets a field. For a nested model its value has the model's fields.
+
+    `name`: what was given in place of a reference, which is most likely the name in it.
+    """
     nested = _model_at(model, steps)
     if nested is None:
         return f"++{path}=<value>"
-    inner = [
-        f"{name}: {get_args(field.annotation)[0] if _is_literal(field.annotation) else f'<{name}>'}"
-        for name, field in nested.model_fields.items()
-        if field.is_required() or _is_literal(field.annotation)
-    ]
-    return f"'++{path}={{{', '.join(inner)}}}'"
+    inner = {
+        field: get_args(info.annotation)[0] if _is_literal(info.annotation) else f"<{field}>"
+        for field, info in nested.model_fields.items()
+        if info.is_required() or _is_literal(info.annotation)
+    }
+    if "name" in inner and isinstance(name, str) and _NAME.fullmatch(name):
+        inner["name"] = name
+    fields = ", ".join(f"{field}: {value}" for field, value in inner.items())
+    return f"'++{path}={{{fields}}}'"
 
 
 def _is_literal(annotation: Any) -> bool:
@@ -185,7 +188,7 @@ def _file_with(instance: InstanceConfig, key: Any, value: Any) -> str:
     """
     file = instance.setting_files.get(key)
     try:
-        return _file_of(instance, key) if file and str(value) in file.read_text() else ""
+        return instance.file_start(key) if file and str(value) in file.read_text() else ""
     except (OSError, UnicodeDecodeError):
         return ""
 

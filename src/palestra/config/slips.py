@@ -10,7 +10,7 @@ instance of the files, it is a slip of that instance.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +28,9 @@ from palestra.config.paths import SearchPaths
 from palestra.config.problems import is_variant, slip_of
 from palestra.config.resolved import ServerType
 from palestra.config.sources import Source
-from palestra.config.tree import dotted, inherits, leaves
+from palestra.config.tree import dotted, inherits, leaves, nested
 from palestra.errors import KnownCause, Problem
+from palestra.system import shown
 
 _TYPES: Final = tuple(server_type.value for server_type in ServerType)
 
@@ -60,8 +61,9 @@ def slips_in(
     `tree`: all sources merged, with overrides and before interpolation. `known_keys`: the top-level
     settings of commands.
     """
-    problems = []
+    sources = tuple(sources)
     top_level = RESERVED_KEYS | set(known_keys)
+    problems = list(_dotted_keys(sources, top_level | {str(name) for name in tree}))
     for key in (key for source in sources for key in _keys_of(source)):
         names = FLEET_KEYS if key.server else top_level
         near = None if key.word in names else slip_of(key.word, names)
@@ -71,6 +73,23 @@ def slips_in(
             continue
         problems.append(misspelt_key(".".join(key.steps), near, key.path))
     return tuple(problems)
+
+
+def _dotted_keys(sources: Iterable[Source], names: Collection[str]) -> Iterator[Problem]:
+    """Yield a problem for each top-level key with dots that a command line would split: in a file it
+    is one name, which nothing reads. `names`: those of top-level settings.
+    """
+    for source in sources:
+        for key in source.tree:
+            first, *inner = str(key).split(".")
+            if all(inner) and inner and (first in names or inner[0] in _TYPES):
+                yield Problem(
+                    f"{shown(source.path)}: nothing reads {key}: in a file, dots do not lead to a "
+                    "setting",
+                    hint=f"write {nested(str(key), '<value>')}",
+                    key=str(key),
+                    cause=KnownCause.MISSPELT_SETTING,
+                )
 
 
 def override_slips(

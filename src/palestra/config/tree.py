@@ -68,6 +68,12 @@ def dotted(steps: Sequence[Any]) -> str:
     return ".".join(str(step) for step in steps)
 
 
+def nested(path: str, value: str) -> str:
+    """Return a setting as one line of YAML, such as `a: {b: {c: 1}}` for the dotted path `a.b.c`."""
+    first, *inner = path.split(".")
+    return f"{first}: {''.join(f'{{{key}: ' for key in inner)}{value}{'}' * len(inner)}"
+
+
 def plain(value: Any, *, where: str, steps: Steps = (), above: tuple[int, ...] = ()) -> Any:
     """Return a copy of `value` in plain dicts, lists, strings, numbers, booleans and None.
 

@@ -17,7 +17,7 @@ from palestra.conformance.cases import (
 from palestra.conformance.check import ExaminedEnvironment, check_environment
 from palestra.conformance.lag import LoopGuard
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player, door_of
-from palestra.conformance.report import CheckResult, VerifierFault, VerifierReport
+from palestra.conformance.report import CheckResult, VerifierFault, VerifierReport, grouped
 
 __all__ = [
     "CASES_FILE",
@@ -33,6 +33,7 @@ __all__ = [
     "VerifierReport",
     "check_environment",
     "door_of",
+    "grouped",
     "has_numbered_rows",
     "load_cases",
 ]

@@ -8,9 +8,9 @@ from palestra.conformance.cases import Case, ExaminationLimits
 from palestra.conformance.judging import WORDS, Script
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player
 from palestra.conformance.report import CheckResult, Status, VerifierFault, shortened
-from palestra.errors import JudgeFailure
+from palestra.errors import JudgeFailure, PalestraError
 from palestra.schema import JsonObject, Response
-from palestra.server import ResourcesServer, RewardRules
+from palestra.server import ResourcesServer, RewardRules, error_text
 
 CLOSE = 1e-9
 MOST_SLOW = 5
@@ -163,7 +163,12 @@ class Examination:
         try:
             return self.server.gold_response(row)
         except Exception as error:  # an author's code, about a row that it may not have thought of
-            problem = f"gold_response raised {type(error).__name__}: {error}"
+            # An error of ours says already what the author wrote.
+            problem = (
+                error.message
+                if isinstance(error, PalestraError)
+                else f"gold_response raised {error_text(error)}"
+            )
             self.refused.append(VerifierFault(number, "gold", problem))
             return None
 

@@ -1,6 +1,6 @@
 """The results of the checks, with findings that the author of a verifier can act on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
@@ -103,6 +103,16 @@ class VerifierReport:
             ],
             "latency_ms": dict(self.latency_ms),
         }
+
+
+def grouped(findings: Iterable[VerifierFault]) -> list[list[VerifierFault]]:
+    """Return the findings in groups with the same problem and the same answer. Blank answers are the
+    same.
+    """
+    groups: dict[tuple[str, str], list[VerifierFault]] = {}
+    for finding in findings:
+        groups.setdefault((finding.problem, finding.answer.strip()), []).append(finding)
+    return list(groups.values())
 
 
 def shortened(text: str) -> str:

@@ -45,7 +45,7 @@ from palestra.datasets.request_models import (
     published_body,
     rows_are_whole,
 )
-from palestra.datasets.row_checks import misspelt_in
+from palestra.datasets.row_checks import parameter_problems
 from palestra.datasets.skills import (
     SkillMetadata,
     SkillsRef,
@@ -114,11 +114,11 @@ __all__ = [
     "locate",
     "metrics_of",
     "missing_file",
-    "misspelt_in",
     "open_hub",
     "open_registry",
     "open_rows",
     "outgoing",
+    "parameter_problems",
     "parse_skill_md",
     "prepare_benchmarks",
     "prepare_datasets",

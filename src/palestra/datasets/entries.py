@@ -208,7 +208,8 @@ def _problems(
     agent: InstanceConfig, number: int, fields: JsonObject, error: ValidationError
 ) -> Iterator[Problem]:
     where = f"{agent.name}.datasets[{number}]"
-    dataset_name = f"{where} ({fields['name']})" if fields.get("name") else where
+    name = f"{where} ({fields['name']})" if fields.get("name") else where
+    dataset_name = f"{agent.file_start('datasets')}{name}"
     for details in error.errors(include_url=False):
         steps = [str(step) for step in details["loc"]]
         sentence = details["msg"].removeprefix("Value error, ")

@@ -15,7 +15,7 @@ from palestra.schema import (
     ResponseCreateParams,
     rejected_fields,
 )
-from palestra.settings import misspelt_parameters, not_a_parameter
+from palestra.settings import misspelt_parameters, no_text_in, not_a_parameter
 
 _TEXT: Final = {"type": "string"}
 _MAYBE_TEXT: Final = {"type": ["string", "null"]}
@@ -81,7 +81,7 @@ PLAIN_REQUEST: Final[JsonDict] = _object(
     temperature=_MAYBE_NUMBER,
     top_p=_MAYBE_NUMBER,
     top_logprobs=_MAYBE_WHOLE,
-    metadata=_MAYBE_OBJECT,
+    metadata={"type": ["object", "null"], "additionalProperties": _MAYBE_TEXT},
     reasoning=_MAYBE_OBJECT,
     text=_MAYBE_OBJECT,
     include={"type": ["array", "null"], "items": _TEXT},
@@ -96,16 +96,27 @@ PLAIN_REQUEST: Final[JsonDict] = _object(
 )
 
 
+_CHAT: Final = "messages"
 KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
 
 
 TOO_DEEP: Final = "nested too deeply"
 
 
-def misspelt_in(params: JsonObject) -> Iterator[str]:
-    """Yield what is wrong with the names of a request's parameters, with JSON pointers."""
+def parameter_problems(params: JsonObject) -> Iterator[str]:
+    """Yield what is wrong with a request's parameters, with JSON pointers."""
     for name, near in misspelt_parameters(params.keys()).items():
         yield f"/{CREATE_PARAMS}/{name} {not_a_parameter(near)}"
+    for name in no_text_in(params.get("metadata")):
+        yield f"/{CREATE_PARAMS}/metadata/{name}: Input should be a valid string, as all of metadata"
+    try:
+        ResponseCreateParams.model_validate(params)
+    except ValidationError as error:
+        # Without the value: rows that are bad in the same way are one line.
+        for field in rejected_fields(params, error):
+            has_chat = field.pointer == "/input" and "input" not in params and _CHAT in params
+            of_chat = f"; {_CHAT!r} is its name in Chat Completions" if has_chat else ""
+            yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}{of_chat}"
 
 
 class RowCheck:
@@ -133,6 +144,8 @@ class RowCheck:
         try:
             if not self._plain.is_valid(params):
                 ResponseCreateParams.model_validate(params)
+                if no_text_in(params.get("metadata")):
+                    return False
             admitted = self._keeper.admits(row)
         except (ValueError, RecursionError):  # of pydantic, or nested deeper than validators go
             return False
@@ -159,10 +172,5 @@ class RowCheck:
         elif not isinstance(params, Mapping):
             yield f"/{CREATE_PARAMS}: should be an object"
         else:
-            yield from misspelt_in(params)
-            try:
-                ResponseCreateParams.model_validate(params)
-            except ValidationError as error:
-                for field in rejected_fields(params, error):
-                    yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
+            yield from parameter_problems(params)
         yield from self._keeper.problems(row)

@@ -7,6 +7,7 @@ it is quoted, with everything that was examined.
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -25,7 +26,8 @@ from palestra.doctor.reading import LogObservation, LogReading, Rank
 from palestra.doctor.staleness import stale_inputs
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
-from palestra.schema import reverify_in, the_command
+from palestra.schema import the_command
+from palestra.system import shown
 
 MOST_EVIDENCE: Final = 8
 MOST_UNKNOWN: Final = 5
@@ -191,9 +193,7 @@ def _grouped(
 def _group_of(observation: LogObservation, table: SignatureTable) -> _Group | None:
     signature = table.explain(observation.cause, observation.text)
     if signature is not None:
-        match = signature.search(observation.text)
-        groups = match.groupdict() if match else {}
-        fields = {k.rstrip("0123456789"): v for k, v in groups.items() if v}
+        fields = signature.fields_in(observation.text)
         if job := _JOB.search(observation.text):
             fields["job"] = job[1]
         return _Group(signature.layer, signature.cause, signature, fields)
@@ -241,7 +241,7 @@ def _finding(
     first = min(group.observations, key=lambda observation: observation.rank)
     struck = group.rollouts
     many = f" ({struck} rollouts)" if struck > 1 else ""
-    why, do = _symptom_and_remedy(group, first, looked_at)
+    why, do = _symptom_and_remedy(group, first, runs, looked_at)
     # Whoever recorded the row knows more of it than the line of a log.
     told_of_a_row = next((o for o in group.observations if o.row is not None), first)
     nearer = first.rank >= Rank.FAILURE or told_of_a_row.text.endswith(first.text)
@@ -259,15 +259,27 @@ def _finding(
 
 
 def _symptom_and_remedy(
-    group: _Group, first: LogObservation, looked_at: Sequence[str]
+    group: _Group, first: LogObservation, runs: Sequence[RunReading], looked_at: Sequence[str]
 ) -> tuple[str, str]:
     if group.signature is None:
         return (
             f"unknown: recorded as a failure of {group.layer.value}, but no known cause matches it",
             first.hint or f"read the quoted lines; looked at: {'; '.join(looked_at)}",
         )
-    commands = {reverify_in(observation.hint) for observation in group.observations} - {""}
-    return group.signature.why, group.signature.action(group.named, reverify=the_command(commands))
+    recorded = (observation.reverify for observation in group.observations)
+    commands = set(filter(None, recorded))
+    fields = {**_input_file(runs), **group.named}
+    return group.signature.why, group.signature.action(fields, reverify=the_command(commands))
+
+
+def _input_file(runs: Sequence[RunReading]) -> Mapping[str, str]:
+    """Return the file of task rows as a field of advice; nothing unless there is just one."""
+    manifests = [run.manifest for run in runs if run.manifest is not None]
+    paths = {path for manifest in manifests for path in manifest.inputs}
+    if len(paths) != 1:
+        return {}
+    [path] = paths
+    return {"file": shlex.quote(shown(Path(path)))}
 
 
 def _evidence(

@@ -1,12 +1,13 @@
 """The result of `palestra diagnose` for one run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
+from pathlib import Path
 
 from palestra.doctor.findings import Finding, Quote, five_parts
 from palestra.doctor.outputs import RowCounts
-from palestra.schema import JsonDict
+from palestra.schema import JsonDict, RunPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,36 @@ class Diagnosis:
             unknown=tuple(replace(quote, text=mask(quote.text)) for quote in self.unknown),
         )
 
-    def with_advice(self, rewrite: Callable[[str], str]) -> "Diagnosis":
-        """Return a copy with `rewrite` applied to all that says what to do."""
+    def with_advice(
+        self, advice_about: Callable[[Sequence[str]], Callable[[str], str]]
+    ) -> "Diagnosis":
+        """Return a copy in which all that says what to do is completed. `advice_about`: returns what
+        completes advice about the run with some of the output files; with none when none was found.
+        """
         return replace(
             self,
             counts={
-                output: replace(counts, what_helps=rewrite(counts.what_helps))
+                output: replace(counts, what_helps=advice_about([output])(counts.what_helps))
                 for output, counts in self.counts.items()
             },
             findings=tuple(
-                replace(finding, next_action=rewrite(finding.next_action))
+                replace(
+                    finding,
+                    next_action=advice_about(self._outputs_of(finding))(finding.next_action),
+                )
                 for finding in self.findings
             ),
         )
+
+    def _outputs_of(self, finding: Finding) -> Sequence[str]:
+        """Return the outputs of the runs whose files a finding quotes; all when it quotes none."""
+        sources = {Path(quoted.source) for quoted in finding.evidence}
+        quoted_outputs = [
+            output
+            for output in self.counts
+            if not sources.isdisjoint(RunPaths(Path(output)).recorded())
+        ]
+        return quoted_outputs or list(self.counts)
 
     def __repr__(self) -> str:
         """Return one line: the run and the causes."""

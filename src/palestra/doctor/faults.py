@@ -33,9 +33,11 @@ def finding_of(
 
 
 def hint_for(error: PalestraError) -> str:
-    """Return the table's advice for an error, by its cause or message; empty without an entry."""
+    """Return the table's advice for an error, by its cause or message; empty without an entry, and
+    when the message says as much.
+    """
     entry = _signature_of(error)
-    return entry.do_of(error.message) if entry else ""
+    return entry.do_of(error.message) if entry and entry.has_hint else ""
 
 
 def entry_of(error: PalestraError) -> Signature:

@@ -35,6 +35,8 @@ from palestra.schema import (
     RolloutKey,
     RunPaths,
     Unscored,
+    own_hint,
+    recorded_command,
 )
 
 MOST_EXAMPLES: Final = 3
@@ -264,7 +266,7 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
         pointer = f"/hops/{len(hops) - 1}/body"
         quotes.append(quote(path, body, line=number, pointer=pointer))
     quotes += _frames(str(row.get("traceback") or ""))
-    if hint := str(row.get("hint") or ""):
+    if hint := own_hint(str(row.get("hint") or "")):
         quotes.append(quote(path, hint, line=number, pointer="/hint"))
     agent = row.get(AGENT_REF)
     agent_name = agent.get("name", "") if isinstance(agent, Mapping) else ""
@@ -286,6 +288,7 @@ def _failure(path: Path, number: int, row: JsonObject, *, recovered: bool) -> Lo
         ),
         recovered=recovered,
         hint=hint,
+        reverify=recorded_command(row),
     )
 
 

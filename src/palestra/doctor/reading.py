@@ -18,7 +18,7 @@ import orjson
 from palestra.config import mask_line
 from palestra.doctor.findings import Quote, quote
 from palestra.errors import FieldProblem, Layer, RowIdentity
-from palestra.schema import open_packed
+from palestra.schema import ReverifyCommand, open_packed
 
 MOST_PLACES: Final = 3
 LONGEST_LINE: Final = 20_000
@@ -56,6 +56,8 @@ class LogObservation:
     problems: tuple[FieldProblem, ...] = ()
     recovered: bool = False
     hint: str = ""
+    reverify: ReverifyCommand | None = None
+    """The command that verifies the kept response of a failed attempt."""
 
 
 @dataclass(frozen=True, slots=True)

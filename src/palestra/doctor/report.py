@@ -40,6 +40,15 @@ class Report:
         masked_findings = tuple(finding.masked(mask) for finding in self.findings)
         return replace(self, checks=checks, findings=masked_findings)
 
+    def with_advice(self, rewrite: Callable[[str], str]) -> "Report":
+        """Return a copy with `rewrite` applied to all that says what to do."""
+        from dataclasses import replace
+
+        findings = (
+            replace(finding, next_action=rewrite(finding.next_action)) for finding in self.findings
+        )
+        return replace(self, findings=tuple(findings))
+
     def as_json(self) -> JsonDict:
         """Return the report as a JSON object for `--json`."""
         return {

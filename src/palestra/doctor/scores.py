@@ -24,7 +24,7 @@ from palestra.schema import (
     TASK_INDEX,
     TOOL_FAILURES,
     UNUSED_WEIGHTS,
-    UnusedWeights,
+    WeightUse,
     field_of,
     is_truncated,
     says_nothing,
@@ -75,17 +75,6 @@ class ScoredRow(msgspec.Struct):
         return str(field_of(self.agent_ref, "name") or "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """What the rows of one agent say of its environment's weights."""
-
-    quote: Quote
-    """The first row."""
-    unused: Any
-    """The field `unused_weights` of the first row: no other weight can be unused in all rows."""
-    components: set[str] = field(default_factory=set)
-
-
 @dataclass(slots=True)
 class _Tally:
     """Lines of one kind: their number, and quotes of the first ones."""
@@ -118,8 +107,9 @@ class ScoredRows:
     rewarded: _Tally = field(default_factory=_Tally)
     refused_numbers: _Tally = field(default_factory=_Tally)
     """Rows with reward 0 whose answer equals the expected one as a number."""
-    weights: dict[str, _Weights] = field(default_factory=dict)
-    """By agent."""
+    weight_use: WeightUse = field(default_factory=WeightUse)
+    weight_quotes: dict[str, Quote] = field(default_factory=dict)
+    """The first row of each agent."""
 
     @property
     def truncated(self) -> int:
@@ -152,13 +142,11 @@ class ScoredRows:
         self._add_weights(row, number)
 
     def _add_weights(self, row: ScoredRow, number: int) -> None:
-        weights = self.weights.get(row.agent)
-        if weights is None:
+        if row.agent not in self.weight_quotes:
             text = f"no component for {row.unused_weights}"
             first = quote(self.path, text, line=number, pointer=f"/{UNUSED_WEIGHTS}")
-            weights = self.weights[row.agent] = _Weights(first, row.unused_weights)
-        if weights.unused and isinstance(row.components, dict):
-            weights.components.update(row.components)
+            self.weight_quotes[row.agent] = first
+        self.weight_use.add(row.agent, row.unused_weights, row.components)
 
     def observations(self) -> Iterator[LogObservation]:
         """Yield the observations that are worth reporting."""
@@ -181,14 +169,13 @@ class ScoredRows:
         if self.refused_numbers.count:
             text = f"{self.refused_numbers.count} {of} have reward 0 for the expected number"
             yield _observation("verifier.right-number-refused", text, self.refused_numbers)
-        for agent, weights in self.weights.items():
-            if unused := UnusedWeights.of(agent, weights.unused, weights.components):
-                yield LogObservation(
-                    f"{agent}: {unused}" if agent else str(unused),
-                    (weights.quote,),
-                    Rank.EXCEPTION,
-                    cause="verifier.unused-weights",
-                )
+        for unused in self.weight_use.unused():
+            yield LogObservation(
+                f"{unused.agent}: {unused}" if unused.agent else str(unused),
+                (self.weight_quotes[unused.agent],),
+                Rank.EXCEPTION,
+                cause="verifier.unused-weights",
+            )
         enough = self.scored >= FEWEST_SCORED and len(self.tasks) >= FEWEST_TASKS
         if enough and len(self.rewards) == 1:
             (reward,) = self.rewards

@@ -5,7 +5,6 @@ its author intended. A schema that vLLM's default compiler rejects and another c
 warning: vLLM may use the other one, or respond with status 400 when its backend is fixed.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,14 +13,12 @@ import orjson
 from palestra.causes import Severity
 from palestra.doctor.grammars import OUTLINES, Compile
 from palestra.doctor.schema_rules import NOT_A_SCHEMA, REF, BrokenRule, broken_rules, nodes_of
-from palestra.schema import JsonObject
+from palestra.schema import TOOL_NAME_RULE, JsonObject, is_tool_name
 
 NAME: Final = "data.tool-name"
 SHAPE: Final = "data.tool-shape"
 GRAMMAR: Final = "data.tool-grammar"
 FALLBACK: Final = "data.tool-grammar-fallback"
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def digest_of(tool: Any) -> bytes:
@@ -49,12 +46,8 @@ def broken_tool(tool: Any, compilers: Mapping[str, Compile]) -> Iterator[BrokenR
     inner = tool.get("function")
     function, at = (inner, "/function") if isinstance(inner, dict) else (tool, "")
     name = function.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield BrokenRule(
-            NAME,
-            f"{at}/name",
-            f"the name is {name!r}: it must be 1 to 64 letters, digits, '_' or '-'",
-        )
+    if not isinstance(name, str) or not is_tool_name(name):
+        yield BrokenRule(NAME, f"{at}/name", f"the name is {name!r}: {TOOL_NAME_RULE}")
     parameters = function.get("parameters")
     at += "/parameters"
     if parameters is None:

@@ -98,6 +98,7 @@ class Job(Activity):
         self.attempt_started = now
         self.verify_request = None
         self.tool_failures = []
+        self.agent_faults = []
 
     def spare(self) -> None:
         """Remove the latest attempt from the count."""

@@ -91,6 +91,7 @@ class KnownCause(StrEnum):
     NO_TOKEN = "config.no-token"  # noqa: S105 - the name of a cause
     REASONING_PARSER = "config.reasoning-parser"
     NO_DATASET = "config.no-dataset"
+    NO_EPISODE = "config.no-episode"
     NO_JUDGE = "config.no-judge"
     OTHER_FLEET = "config.other-fleet"
     ENDPOINT_REFUSES_ROW = "data.endpoint-refuses-row"

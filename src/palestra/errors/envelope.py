@@ -2,12 +2,13 @@
 
     {"error": {"type", "layer", "reason", "message", "hint", "retriable",
                "row": {"run", "task", "rollout", "attempt", "agent"},
-               "hops": [{"server", "url", "status", "body"}], "problems": [...]},
+               "hops": [{"server", "url", "status", "body"}], "problems": [...],
+               "judge_question"},
      "verify_request": {...}}
 
 Text is never nested in text: a relaying server adds its hop to the list and leaves the message and
 the innermost body unchanged. `reason` exists only for classes that share type and layer with other
-classes, and `cause` only when the cause is known. `verify_request` exists when a rollout failed
+classes, and `cause` only when the cause is known. `judge_question` exists when a judge failed. `verify_request` exists when a rollout failed
 after the model had answered. It is the last key and occurs once, whatever the number of hops.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from palestra.errors.causes import KnownCause, Layer, Outcome
 from palestra.errors.tree import (
+    HINT,
     AgentError,
     Bystander,
     CallError,
@@ -123,6 +125,13 @@ def add_row(error: CallError, row: RowIdentity | None) -> CallError:
     return error
 
 
+def add_question(error: CallError, question: str) -> CallError:
+    """Add what the judge was asked, shortened, unless an inner server has already added it."""
+    if question and not error.evidence.judge_question:
+        error.evidence = replace(error.evidence, judge_question=excerpt(question))
+    return error
+
+
 def status_for(error: CallError) -> int:
     """Return the HTTP status of the error response.
 
@@ -176,6 +185,8 @@ def to_body(error: CallError) -> dict[str, Any]:
         ]
     if evidence.traceback:
         body["traceback"] = evidence.traceback
+    if evidence.judge_question:
+        body["judge_question"] = evidence.judge_question
     payload: dict[str, Any] = readable({"error": body})
     if error.verify_request is not None:
         payload["verify_request"] = error.verify_request
@@ -210,6 +221,7 @@ def _rebuild(inner: Mapping[str, Any], verify_request: object) -> CallError:
                 for p in inner.get("problems") or ()
             ),
             traceback=str(inner.get("traceback") or ""),
+            judge_question=str(inner.get("judge_question") or ""),
         ),
     )
     error.retriable = retriable
@@ -270,6 +282,7 @@ def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
     """Apply `mask` in place to all texts of `error`: message, hint, and the call's evidence."""
     error.message = mask(error.message)
     error.hint = mask(error.hint)
+    error.phrases = tuple(phrase.masked(mask) for phrase in error.phrases)
     error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
     if notes := getattr(error, "__notes__", None):
         notes[:] = map(mask, notes)
@@ -289,4 +302,32 @@ def mask_error(error: PalestraError, mask: Callable[[str], str]) -> None:
             for problem in evidence.problems
         ),
         traceback=mask(evidence.traceback),
+        judge_question=mask(evidence.judge_question),
     )
+
+
+def reword(
+    error: PalestraError, *, message: Callable[[str], str], hint: Callable[[str], str]
+) -> None:
+    """Spell the message, when it is a phrase, and the hint of `error` in place, as these functions do.
+
+    Every other text stays, such as a message that quotes a user, and the call's evidence.
+    """
+    before = error.message
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    rewritten = [
+        replace(
+            problem,
+            hint=error.hint_in_words(hint) if problem.hint == error.hint else hint(problem.hint),
+        )
+        for problem in problems
+    ]
+    error.message, error.hint = error.message_in_words(message), error.hint_in_words(hint)
+    if isinstance(error, ConfigError):
+        error.problems = tuple(
+            replace(problem, message=error.message) if problem.message == before else problem
+            for problem in rewritten
+        )
+    error.args = tuple(error.message if arg == before else arg for arg in error.args)
+    notes = [n for n in getattr(error, "__notes__", ()) if not n.startswith(HINT)]
+    error.__notes__ = [*notes, f"{HINT}{error.hint}"] if error.hint else notes

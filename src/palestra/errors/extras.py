@@ -28,6 +28,13 @@ class NotProvided(ImportError):
     """Palestra does not provide a name of another product. No package does."""
 
 
+def not_provided_text(name: str, owner: str = "") -> str:
+    """Return the sentence for a name that Palestra does not provide. `owner`: the product that has
+    it, in the possessive form; empty for Palestra's own names.
+    """
+    return f"{owner} `{name}` is not provided by Palestra".lstrip()
+
+
 class ModuleNotProvided(NotProvided, ModuleNotFoundError):
     """Palestra does not provide a module of another product."""
 

@@ -32,16 +32,23 @@ Catch an error at the level that you can handle. Only a `CallError` is sent betw
 `palestra.errors.envelope`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from palestra.errors.causes import KnownCause, Layer, Outcome
+from palestra.errors.phrases import Phrase
+
+HINT: Final = "hint: "
+"""How the note of an error begins that has its hint."""
 
 
 class PalestraError(Exception):
     """The base of every error that Palestra raises. A subclass names the layer that failed.
 
-    `message`: what happened, with numbers. `hint`: what to try.
+    `message`: what happened, with numbers. `hint`: what to try. Either may be a phrase, which a program
+    spells for its users: a message that names flags is one, and so is a hint with flags and with text
+    of users.
     """
 
     layer: ClassVar[Layer] = Layer.INFRA
@@ -53,13 +60,27 @@ class PalestraError(Exception):
     """The default cause of the class, used when neither `cause` nor the message gives one."""
 
     def __init__(self, message: str, *, hint: str = "", cause: KnownCause | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(str(message))
+        self.message = str(message)
+        self.hint = str(hint)
+        self.phrases = tuple(text for text in (message, hint) if isinstance(text, Phrase))
         if cause is not None:
             self.cause = cause
         if hint:
-            self.add_note(f"hint: {hint}")
+            self.add_note(f"{HINT}{hint}")
+
+    def message_in_words(self, spell: Callable[[str], str]) -> str:
+        """Return the message for the users of a program; as it is when it is no phrase."""
+        phrase = self._phrase_of(self.message)
+        return self.message if phrase is None else phrase.spelled(spell)
+
+    def hint_in_words(self, spell: Callable[[str], str]) -> str:
+        """Return the hint for the users of a program. All of it is Palestra's when it is no phrase."""
+        phrase = self._phrase_of(self.hint)
+        return spell(self.hint) if phrase is None else phrase.spelled(spell)
+
+    def _phrase_of(self, text: str) -> Phrase | None:
+        return next((phrase for phrase in self.phrases if phrase == text), None)
 
 
 class BadInput(PalestraError):
@@ -103,7 +124,7 @@ class ConfigError(BadInput):
         problems: tuple[Problem, ...] = (),
     ) -> None:
         super().__init__(message, hint=hint, cause=cause)
-        self.problems = problems or (Problem(message, hint=hint, cause=cause),)
+        self.problems = problems or (Problem(self.message, hint=self.hint, cause=cause),)
 
 
 class UnknownArgument(ConfigError, TypeError):
@@ -211,6 +232,8 @@ class CallEvidence:
     problems: tuple[FieldProblem, ...] = field(default=())
     traceback: str = ""
     """The last frames of the environment's own code, when it raised."""
+    judge_question: str = ""
+    """What the judge was asked, when a judge failed; the end of a long question is left out."""
     retry_after_s: float | None = None
     """Seconds after which the endpoint allows a retry, if it sent them."""
 

@@ -6,9 +6,11 @@ from palestra.fleet.attach import (
     AttachedFleet,
     FleetNews,
     ForeignFleet,
+    LoadedCode,
     NoFleet,
     ServerStatus,
     attach,
+    loaded_code,
     probe,
     summary_line,
 )
@@ -40,7 +42,9 @@ from palestra.fleet.loading import (
     load_module,
     load_server_class,
 )
+from palestra.fleet.own_code import OwnCode, code_digests
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
+from palestra.fleet.reimporting import forget_imported
 from palestra.fleet.runfile import RunFile, end_killed_fleet, read_ended_fleet
 from palestra.fleet.server_profiles.picture import FunctionTimes
 from palestra.fleet.server_profiles.profiler import callgrind_of, function_times, table_of
@@ -97,7 +101,9 @@ __all__ = [
     "InstanceState",
     "Lag",
     "LagLog",
+    "LoadedCode",
     "NoFleet",
+    "OwnCode",
     "RowRequest",
     "RunFile",
     "RunningInstance",
@@ -112,10 +118,12 @@ __all__ = [
     "callgrind_of",
     "check_head_port",
     "check_settings",
+    "code_digests",
     "dumping_tasks",
     "end_killed_fleet",
     "executing_place",
     "file_rows",
+    "forget_imported",
     "function_times",
     "head_server",
     "holder_of",
@@ -127,6 +135,7 @@ __all__ = [
     "load_environment",
     "load_module",
     "load_server_class",
+    "loaded_code",
     "made_interpreter",
     "overrun",
     "place_on",

@@ -17,6 +17,7 @@ from palestra.errors import (
     InfraError,
     KnownCause,
     PalestraError,
+    Phrase,
     RunFailed,
     from_body,
 )
@@ -29,7 +30,7 @@ from palestra.fleet.runfile import (
     read_run_file,
 )
 from palestra.fleet.sockets import LOOPBACK, HeadAddress, same_host
-from palestra.schema import JsonObject
+from palestra.schema import JsonDict, JsonObject
 from palestra.server import CHECK_PATH
 from palestra.transport import BlockedServer, HttpRequest, HttpTransport, RetryReport, Target
 
@@ -37,6 +38,7 @@ HEAD_TIMEOUT_S = 5.0
 LOOK_S: Final = 0.05
 """The interval in seconds between looks for the word of an ending fleet."""
 BLOCKED_PATH: Final = "/blocked_servers"
+CODE_PATH: Final = "/code"
 START_AGAIN: Final = "start the servers again"
 AGAIN: Final = "continue with ++resume_from_cache=true"
 
@@ -79,6 +81,33 @@ class AttachedFleet:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedCode:
+    """The author's code that a server of a fleet runs: the digests of its files at the start of the
+    fleet, by their names, and the files that have changed since.
+    """
+
+    digests: Mapping[str, str]
+    changed: tuple[str, ...] = ()
+
+    def as_json(self) -> JsonDict:
+        """Return the fields for the head server's `CODE_PATH`."""
+        return {"digests": dict(self.digests), "changed": list(self.changed)}
+
+
+async def loaded_code(fleet: AttachedFleet, http: HttpTransport) -> dict[str, LoadedCode]:
+    """Return the author's code that the servers of `fleet` run, by name; of those that have such
+    code.
+    """
+    answer = await _get(http, fleet.address, CODE_PATH)
+    if not isinstance(answer, Mapping) or "error" in answer:
+        return {}  # a fleet of an earlier version
+    return {
+        name: LoadedCode(dict(code["digests"]), tuple(code["changed"]))
+        for name, code in answer.items()
+    }
+
+
 async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     """Read the fleet's configuration and instances from the head server at `address`.
 
@@ -89,8 +118,11 @@ async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:
     status = await _get(http, address, "/")
     if not isinstance(status, Mapping) or "nonce" not in status:
         raise ForeignFleet(
-            f"the server at {address.url} is not the head server of a fleet (the servers that "
-            "`palestra run` starts)",
+            Phrase(
+                "the server at {url} is not the head server of a fleet (the servers that "
+                "`palestra run` starts)",
+                url=address.url,
+            ),
             hint="choose another port with ++head_server.port=<port>",
         )
     if run is None:

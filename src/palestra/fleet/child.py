@@ -18,7 +18,7 @@ from typing import Final, final
 from palestra.errors import PalestraError, ServerDied
 from palestra.fleet.orders import REFUSAL_MARK, read_refusal
 from palestra.fleet.stacks import ProcessEnd, row_name
-from palestra.system import how_ended, start_async
+from palestra.system import how_ended, signal_name, start_async
 
 LAST_LINES = 25
 NOTHING_KNOWN: Final = ProcessEnd()
@@ -47,7 +47,7 @@ class ChildExit:
         """The name of the signal that ended the process, such as `SIGKILL`, or its number if it has
         no name. Empty when no signal ended the process.
         """
-        return "" if self.returncode >= 0 else self.how.removeprefix("signal ")
+        return "" if self.returncode >= 0 else signal_name(-self.returncode)
 
     def as_error(
         self, *, before_ready: bool = False, process_end: ProcessEnd = NOTHING_KNOWN

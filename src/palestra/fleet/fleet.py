@@ -35,6 +35,7 @@ from palestra.fleet.child import STOP_S, ChildExit
 from palestra.fleet.importing import IMPORTS, LONGER, start_timeout_of, starting_within
 from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstance
 from palestra.fleet.orders import WorkOrder
+from palestra.fleet.own_code import OwnCode
 from palestra.fleet.ray_clusters.place import RayPlace
 from palestra.fleet.remote import await_remote, why_silent
 from palestra.fleet.server_processes import ServerProcesses
@@ -119,6 +120,7 @@ class Fleet:
         self._watchers: list[asyncio.Task[None]] = []
         self.instances: dict[str, RunningInstance] = {}
         self._embedded: dict[str, Server] = {}
+        self.codes: dict[str, OwnCode] = {}
         self._ray = RayPlace.of_fleet(config.tree)
         self._profiler = profiler_for(config.tree, shared=True)
         self._tree = dict(config.tree)
@@ -189,9 +191,17 @@ class Fleet:
         """
         return self._ray.settings()
 
+    def codes_on_disk(self) -> dict[str, OwnCode]:
+        """Read the author's code of each instance. It may have changed since the start, at which
+        `codes` was read.
+        """
+        return {name: OwnCode.of(i) for name, i in self.config.instances.items()}
+
     # Starting
 
     async def _start(self) -> None:
+        # Before the servers import it: a file that is edited in between counts as changed.
+        self.codes = await asyncio.to_thread(self.codes_on_disk)
         await self._ray.check(self._tree)
         placed = [
             (instance, placement_of(instance, self._default or EMBEDDED))

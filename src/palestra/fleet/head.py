@@ -5,6 +5,7 @@ are masked in every response, because no client needs them. Requests must carry 
 the fleet has one.
 """
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -30,7 +31,7 @@ from palestra.errors import (
     mask_error,
     to_body,
 )
-from palestra.fleet.attach import BLOCKED_PATH
+from palestra.fleet.attach import BLOCKED_PATH, CODE_PATH, LoadedCode
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.runfile import (
@@ -57,10 +58,11 @@ def head_app(
     token: str = "",
     added_settings: Callable[[], Mapping[str, str]] = dict,
     blocked: Callable[[], Sequence[BlockedServer]] = tuple,
+    code: Callable[[], Mapping[str, LoadedCode]] = dict,
 ) -> ASGIApp:
     """Return the ASGI app of one fleet's head server. `added_settings`: returns the settings that
     the fleet added to the configuration. `blocked`: returns the servers whose event loops do not
-    run.
+    run. `code`: returns the author's code that each server runs; it is called in a thread.
     """
     app = FastAPI(title="Palestra head server")
     mask = Redactor(config.secrets)
@@ -83,6 +85,11 @@ def head_app(
             encode_json([_masked(server, mask).as_json() for server in blocked()]),
             media_type="application/json",
         )
+
+    @app.get(CODE_PATH, response_model=dict[str, JsonDict])
+    async def own_code() -> JSONResponse:
+        loaded = await asyncio.to_thread(code)
+        return JSONResponse({name: server.as_json() for name, server in loaded.items()})
 
     describe(app, lambda document: complete_document(document, {401, 500}))
 
@@ -135,6 +142,7 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         token=address.token,
         added_settings=fleet.added_settings,
         blocked=fleet.client.blocked_servers,
+        code=partial(_loaded_code, fleet),
     )
     # Before the first answer: whoever finds the head must also find the file that names it.
     write_run_file(run)
@@ -151,6 +159,16 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
                 _leave_word(fleet, run, failed)
     finally:
         remove_run_file(run)
+
+
+def _loaded_code(fleet: Fleet) -> dict[str, LoadedCode]:
+    """Return the author's code that the servers run, of those that have such code."""
+    on_disk = fleet.codes_on_disk()
+    return {
+        name: LoadedCode(code.digests, tuple(map(str, on_disk[name].changed_since(code))))
+        for name, code in fleet.codes.items()
+        if code.digests
+    }
 
 
 def _leave_word(fleet: Fleet, run: RunFile, error: Exception | None) -> None:

@@ -14,10 +14,12 @@ from typing import Any, Final
 from palestra.config import PACKAGE_ROOT, ServerType, did_you_mean
 from palestra.errors import ConfigError
 from palestra.fleet.importing import IMPORTS
+from palestra.fleet.own_code import REPLACED, import_roots
+from palestra.fleet.reimporting import USER_MODULES, remember_imported
 from palestra.fleet.unimportable import unimportable
 from palestra.schema import JsonObject
 from palestra.server import EnvironmentDefinition, Server, class_of, server_class_of
-from palestra.system import on_failure
+from palestra.system import file_and_line, on_failure, shown
 
 ALIASES: Final = "palestra.compat.aliases"
 """The module that makes the names of other frameworks importable. It is imported by name, because
@@ -25,9 +27,6 @@ it belongs to a layer above this package."""
 
 FOREIGN: Final = "__palestra_server__"
 """The attribute of another framework's class that returns a Palestra server class wrapping it."""
-
-REPLACED: Final = "nemo_gym"
-"""The package that the aliases replace. It may be installed nevertheless."""
 
 ENTRYPOINT: Final = "app.py"
 """The usual name of the file in a server's folder that holds its class."""
@@ -54,16 +53,16 @@ def load_module(path: Path) -> ModuleType:
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
         with IMPORTS.importing(path):
-            return _load_foreign(path)
+            module = _load_foreign(path)
+            remember_imported(path)
+            return module
     except ConfigError:
         raise
     except ImportError as error:
         raise unimportable(path, error, _line_in(path, error)) from error
     except (Exception, SystemExit) as error:
-        line = _line_in(path, error)
-        raise ConfigError(
-            f"{path}{line} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        where = file_and_line(path, _line_in(path, error))
+        raise ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def load_server_class(path: Path, class_name: str = "") -> type[Server]:
@@ -99,7 +98,7 @@ def load_server_class(path: Path, class_name: str = "") -> type[Server]:
         _refuse_unfinished(module, path)
     found_names = ", ".join(names) or "none"
     raise ConfigError(
-        f"{path} must define exactly one server class or environment; found: {found_names}",
+        f"{shown(path)} must define exactly one server class or environment; found: {found_names}",
         hint=_FOREIGN_BASES if _uses_foreign_names(path) else _OWN_BASES,
     )
 
@@ -122,7 +121,7 @@ def _refuse_unfinished(module: ModuleType, path: Path) -> None:
             names = sorted(getattr(cls, "__abstractmethods__", ()))
             line = inspect.getsourcelines(cls)[1]
             raise ConfigError(
-                f"{path}:{line}: {cls.__name__} does not define {', '.join(names)}",
+                f"{file_and_line(path, line)}: {cls.__name__} does not define {', '.join(names)}",
                 hint=f"define {' and '.join(names)} in {cls.__name__}",
             )
 
@@ -135,7 +134,7 @@ def _refuse_mixture(path: Path, classes: list[type[Any]]) -> None:
     foreign = [cls.__name__ for cls in classes if hasattr(cls, FOREIGN)]
     if ours and foreign:
         raise ConfigError(
-            f"{path} mixes two APIs: {', '.join(ours)} has a base class of palestra, and "
+            f"{shown(path)} mixes two APIs: {', '.join(ours)} has a base class of palestra, and "
             f"{', '.join(foreign)} has one of nemo_gym",
             hint="use the base classes of only one of them in this folder",
         )
@@ -151,7 +150,7 @@ def _refuse_real_framework(module: ModuleType, path: Path) -> None:
             if base.__module__.partition(".")[0] == REPLACED:
                 real = getattr(sys.modules.get(REPLACED), "__file__", None) or REPLACED
                 raise ConfigError(
-                    f"{path}: {cls.__name__} has the base class {base.__name__} of the NeMo Gym at "
+                    f"{shown(path)}: {cls.__name__} has the base class {base.__name__} of the NeMo Gym at "
                     f"{real}, and Palestra serves only classes of its own `{REPLACED}`",
                     hint="two installed packages have this name: uninstall nemo-gym from the "
                     "Python that runs Palestra",
@@ -184,13 +183,13 @@ def load_environment(
     subjects = _environments_in(load_module(path))
     if class_name and class_name not in subjects:
         raise ConfigError(
-            f"{path} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
+            f"{shown(path)} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
             hint=f"its environments: {', '.join(subjects) or 'none'}",
         )
     last = _not_extended(subjects)
     if not class_name and len(last) != 1:
         raise ConfigError(
-            f"{path} must define exactly one environment; found: {', '.join(last) or 'none'}",
+            f"{shown(path)} must define exactly one environment; found: {', '.join(last) or 'none'}",
             hint=f"name one of them: {path.name}:{last[0]}"
             if last
             else "subclass palestra.Environment, or decorate a function with @palestra.environment",
@@ -220,8 +219,9 @@ def _not_extended(subjects: Mapping[str, Any]) -> list[str]:
 
 def _load_foreign(path: Path) -> ModuleType:
     """Import a user's file. Its project root is importable, as in the user's own tests."""
-    root = path.parents[2] if len(path.parents) > 2 else path.parent
-    for entry in (str(path.parent), str(root)):
+    roots = import_roots(path)
+    root = Path(roots[-1])
+    for entry in roots:
         if entry not in sys.path:
             sys.path.append(entry)
     importlib.import_module(ALIASES).install()
@@ -229,12 +229,12 @@ def _load_foreign(path: Path) -> ModuleType:
         return foreign
     # The sum tells apart files that have the same place in different projects.
     label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
-    name = f"palestra_user_{label}_{zlib.crc32(bytes(path)):08x}"
+    name = f"{USER_MODULES}{label}_{zlib.crc32(bytes(path)):08x}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is not a Python file")
+        raise ConfigError(f"{shown(path)} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with on_failure(lambda: sys.modules.pop(name)):
@@ -260,13 +260,13 @@ def _by_package_name(path: Path, root: Path) -> ModuleType | None:
     return importlib.import_module(name)
 
 
-def _line_in(path: Path, error: BaseException) -> str:
+def _line_in(path: Path, error: BaseException) -> int | None:
     if isinstance(error, SyntaxError):
-        return f":{error.lineno}"
+        return error.lineno
     frame = error.__traceback__
-    line = ""
+    line: int | None = None
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == str(path):
-            line = f":{frame.tb_lineno}"
+            line = frame.tb_lineno
         frame = frame.tb_next
     return line

@@ -164,7 +164,7 @@ def _circumstances(executing: Sequence[AuthorCall], stacks: str, ident: int | No
     author_place = AuthorsPlace() if ident is None else place_on(stacks, ident)
     text = ""
     if _is_authors(author_place):
-        text = f" in {author_place.function}, {author_place.file}:{author_place.line}"
+        text = author_place.in_sentence()
     calls = sorted(
         f"{author.server}{author.path} of {row_name(author.row)}"
         for author in executing

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
-from palestra.errors import ConfigError, MissingExtra, NotProvided
+from palestra.errors import ConfigError, MissingExtra, NotProvided, not_provided_text
 from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
+from palestra.system import file_and_line, shown
 
 _NAME_OF_MODULE: Final = re.compile(
     r"cannot import name '([^']+)' from (?:partially initialized )?"
@@ -29,20 +30,19 @@ _TREES: Final = frozenset(server_type.value for server_type in ServerType)
 _OURS: Final = frozenset({"palestra", "nemo_gym"}) | _TREES
 
 
-def unimportable(path: Path, error: ImportError, line: str = "") -> ConfigError:
-    """Return the error to show for the file at `path`. `line`: the line of the failing import, as
-    in `:3`.
-    """
+def unimportable(path: Path, error: ImportError, line: int | None = None) -> ConfigError:
+    """Return the error to show for the file at `path`. `line`: the line of the failing import."""
+    where = file_and_line(path, line)
     if isinstance(error, NotProvided):  # an alias of another product has said all of it
-        return ConfigError(f"{path}{line} cannot be imported: {error}", hint=_do_without(path))
+        return ConfigError(f"{where} cannot be imported: {error}", hint=_do_without(path))
     name = _NAME_OF_MODULE.search(str(error))
     if name is not None and error.name:
-        return _without_name(path, line, error.name, name[1])
+        return _without_name(path, where, error.name, name[1])
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _without_module(path, error.name)
     if isinstance(error, MissingExtra):
-        return ConfigError(f"{path}{line} cannot be imported: {error.reason}", hint=error.install)
-    return ConfigError(f"{path}{line} cannot be imported: {type(error).__name__}: {error}")
+        return ConfigError(f"{where} cannot be imported: {error.reason}", hint=error.install)
+    return ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}")
 
 
 def _without_module(path: Path, module: str) -> ConfigError:
@@ -52,14 +52,14 @@ def _without_module(path: Path, module: str) -> ConfigError:
     neighbours = {file.stem for file in path.parent.glob("*.py")} - {path.stem}
     if near := nearest(module, neighbours, cutoff=0.8):
         return ConfigError(
-            f"{path} needs the module {module!r}, which does not exist",
+            f"{shown(path)} needs the module {module!r}, which does not exist",
             hint=f"did you mean {near!r}? {near}.py is in the same folder",
         )
     if "." in module and _is_there(top):
-        return _other_version(path, "", module, top)
+        return _other_version(path, shown(path), module, top)
     listed = path.parent / REQUIREMENTS
     return ConfigError(
-        f"{path} needs the module {module!r}, which is not installed",
+        f"{shown(path)} needs the module {module!r}, which is not installed",
         hint=f"install it, or list it in {listed}"
         if not unsatisfied(requirements_of(path.parent if path.name == "app.py" else path))
         else f"only `palestra eval` and `palestra run` install {listed}; to import the file "
@@ -67,7 +67,7 @@ def _without_module(path: Path, module: str) -> ConfigError:
     )
 
 
-def _without_name(path: Path, line: str, module: str, name: str) -> ConfigError:
+def _without_name(path: Path, where: str, module: str, name: str) -> ConfigError:
     public = _public(module)
     full_name = f"{public}.{name}"
     loaded = sys.modules.get(module)
@@ -78,20 +78,20 @@ def _without_name(path: Path, line: str, module: str, name: str) -> ConfigError:
     if file is not None and Path(file).is_relative_to(_project(path)):
         near = nearest(name, dir(loaded))
         return ConfigError(
-            f"{path}{line} cannot be imported: {file} has no {name!r}"
+            f"{where} cannot be imported: {file} has no {name!r}"
             + (f"; did you mean {near!r}?" if near else ""),
             hint=f"define {name!r} there, or correct the import",
         )
-    return _other_version(path, line, full_name, top)
+    return _other_version(path, where, full_name, top)
 
 
-def _other_version(path: Path, line: str, name: str, package: str) -> ConfigError:
+def _other_version(path: Path, where: str, name: str, package: str) -> ConfigError:
     try:
         version = f" {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         version = ""
     return ConfigError(
-        f"{path}{line} cannot be imported: the installed {package}{version} has no {name!r}",
+        f"{where} cannot be imported: the installed {package}{version} has no {name!r}",
         hint=f"correct the import, or list the version of {package} that has it in "
         f"{path.parent / 'requirements.txt'}",
     )
@@ -99,12 +99,12 @@ def _other_version(path: Path, line: str, name: str, package: str) -> ConfigErro
 
 def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> ConfigError:
     parent, _, last = _public(full_name).rpartition(".")
-    owner = "NeMo Gym's " if not full_name.startswith("palestra") else ""
+    owner = "NeMo Gym's" if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
     suggestion = f": the nearest is `{parent}.{near}`" if near else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{path} cannot be imported: {owner}`{short_name}` is not provided by Palestra{suggestion}",
+        f"{shown(path)} cannot be imported: {not_provided_text(short_name, owner)}{suggestion}",
         hint=_do_without(path),
     )
 

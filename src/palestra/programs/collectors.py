@@ -3,7 +3,8 @@
 import shlex
 from typing import Final
 
-from palestra.programs.spelling import PALESTRA, PYTHON
+from palestra.programs.sentences import PALESTRA
+from palestra.programs.spelling import PYTHON
 
 _COLLECTORS: Final = (
     ("palestra", "eval"),

@@ -4,22 +4,25 @@ Hints quote commands as `palestra` spells them. A user of `gym`, `ng` or `ng_*` 
 that has the same work there. A command stays as it is when there is none, or when one of its flags
 is missing there. Quoted overrides become the flags that `gym eval run` has for them. Flags, quoted or
 in the middle of a sentence, become the overrides that `ng_*` takes. For `gym`, flags that it lacks do.
-A user of Python reads the arguments of the function.
+What a user of Python reads is in `python_spelling`.
 """
 
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from palestra.errors import Phrase
 from palestra.programs.gym_commands import COMMANDS, command_at
 from palestra.programs.gym_selectors import flag_of_override
+from palestra.programs.python_spelling import OF_COLLECTIONS, with_arguments
+from palestra.programs.sentences import PALESTRA, QUOTED_COMMAND, with_each_flag
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-PALESTRA: Final = "palestra"
 GYM: Final = "gym"
 PYTHON: Final = "python"
 """Calls of `palestra.evaluate` and `palestra.collect`, as a program."""
@@ -27,61 +30,7 @@ _OUR_PROGRAMS: Final = frozenset({PALESTRA, "__main__.py"})
 _GYM_PROGRAMS: Final = frozenset({GYM, "ng"})
 _FIELD_PREFIXES: Final = ("ng_", "nemo_gym_")
 """How the names of NeMo Gym's older programs start, which Palestra has too."""
-_ARGUMENTS: Final = {
-    "agent_name": "agent",
-    "config_paths": "configs",
-    "input": "data",
-    "learnability": "by_learnability",
-    "input_jsonl_fpath": "data",
-    "num_repeats": "repeats",
-    "num_samples_in_parallel": "concurrency",
-    "out": "path",
-    "output_jsonl_fpath": "output",
-    "responses_create_params": "sampling",
-    "resume_from_cache": "resume",
-    "rollout_timeout": "rollout_timeout_s",
-    "target": "environment",
-    "timeout": "timeout_s",
-}
-"""The settings and the flags that Python's functions call by another name."""
-_OF_COLLECTIONS: Final = frozenset(
-    {"concurrency", "limit", "max_attempts", "output", "repeats", "resume", "rollout_timeout_s"}
-)
-"""The arguments that `evaluate` and `collect` share."""
-_SWITCHES: Final = frozenset(
-    {
-        *("allow_different_rows", "allow_partial", "allow_unmatched", "decided_only", "failed"),
-        *("fresh_judge", "overwrite", "resume", "with_failures"),
-    }
-)
-"""The arguments that are True or False."""
-_STARTS_AGAIN: Final = re.compile(
-    r"start again(?: with --overwrite"
-    r"|: `--on-stale restart` \(or `--overwrite`\) moves that run to <name>\.bak)"
-)
-"""Advice to replace a run, which `evaluate` and `collect` do not do."""
-_FUNCTIONS: Final = {
-    "diagnose": "Run.diagnose()",
-    "diagnose RUN": "Run.diagnose()",
-    "runs": "palestra.runs()",
-}
-"""The functions with the work of a command."""
-_OVERRIDES_TOO: Final = re.compile(r" \(or `\+[^`]+`\)")
-"""The overrides that do the same as a flag."""
 _QUOTED_OVERRIDES: Final = re.compile(r"`(\+[^`]+)`")
-_QUOTED_FLAGS: Final = re.compile(r"`(--[a-z][^`]*)`")
-_QUOTED: Final = re.compile(rf"`{PALESTRA} ([^`]+)`")
-_NAMED_FLAG: Final = re.compile(
-    r"(?<![\w-])(--[a-z][a-z-]*)\b"
-    r"(?:[ =](?P<value>[A-Z]+(?:/[A-Z]+)?\b|\d+(?!\w|\.\w)|auto\b|restart\b|-(?!\S)))?"
-)
-"""A flag in the middle of a sentence, and its value."""
-_CLAUSES: Final = re.compile(r"(; |\n)")
-_BARE_COMMAND: Final = re.compile(
-    r"\b(?:(?:palestra|gym|ng|docker|pip|podman|ray|uv|vllm) [a-z]|(?:salloc|sbatch|srun) )"
-)
-"""The start of a command outside of quotes, also of another program. The flags of its clause are its
-own."""
 
 
 def typed_program() -> str:
@@ -111,14 +60,16 @@ def command_words(command: str, program: str) -> str:
 
 def with_commands_of(program: str, text: str) -> str:
     """Return `text` with each quoted command of `palestra` in the words of `program`, and flags as
-    its users give these settings.
+    its users give these settings. Of a phrase, only the sentence changes.
     """
+    if isinstance(text, Phrase):
+        return text.spelled(partial(with_commands_of, program))
 
     def quoted(match: re.Match[str]) -> str:
         words = _in_words_of(program, match[1])
         return f"`{words}`" if words else match[0]
 
-    text = with_flags_of(program, _QUOTED.sub(quoted, text))
+    text = with_flags_of(program, QUOTED_COMMAND.sub(quoted, text))
     return _QUOTED_OVERRIDES.sub(_as_flags, text) if _is_gym(program) else text
 
 
@@ -129,7 +80,7 @@ def with_flags_of(program: str, text: str, *, only_of_collections: bool = False)
     `only_of_collections`: the other flags are of another program, and stay.
     """
     if program == PYTHON:
-        return with_arguments(text, _OF_COLLECTIONS)
+        return with_arguments(text, OF_COLLECTIONS)
     if not (_is_gym(program) or takes_overrides(program)):
         return text
 
@@ -138,60 +89,7 @@ def with_flags_of(program: str, text: str, *, only_of_collections: bool = False)
             return ""
         return _flag_of(program, flag, value)
 
-    return _with_flags(text, changed)
-
-
-def argument_of(setting: str) -> str:
-    """Return how Python's functions name a setting: `sampling.temperature` for
-    `responses_create_params.temperature`.
-    """
-    name, dot, key = setting.partition(".")
-    return f"{_ARGUMENTS.get(name, name)}{dot}{key}"
-
-
-def with_arguments(text: str, names: Collection[str]) -> str:
-    """Return `text` for users of a function of Python with arguments of these names: flags are its
-    arguments, and some quoted commands are functions.
-    """
-
-    def changed(flag: str, value: str) -> str:
-        name = argument_of(flag.removeprefix("--").replace("-", "_"))
-        if name not in names:
-            return ""
-        if name in _SWITCHES:
-            return f"{name}=True {value}".rstrip()
-        return f"{name}={value}" if value else name
-
-    def quoted(match: re.Match[str]) -> str:
-        function = _FUNCTIONS.get(match[1])
-        return f"`{function}`" if function else match[0]
-
-    if "overwrite" not in names:
-        text = _STARTS_AGAIN.sub("choose another output", text)
-    return _with_flags(_QUOTED.sub(quoted, _OVERRIDES_TOO.sub("", text)), changed)
-
-
-def _with_flags(text: str, changed: Callable[[str, str], str]) -> str:
-    """Return `text` with each flag as `changed` writes it, with its value; where this is empty, the
-    flag stays.
-    """
-
-    def flag(match: re.Match[str]) -> str:
-        return changed(match[1], match["value"] or "") or match[0]
-
-    def flags(match: re.Match[str]) -> str:
-        parts = [part.partition(" ") for part in re.split(r"(?:^| )(?=--)", match[1]) if part]
-        words = [changed(name, value) for name, _, value in parts]
-        return f"`{' '.join(words)}`" if all(words) else match[0]
-
-    parts = _QUOTED_FLAGS.sub(flags, text).split("`")
-    for at in range(0, len(parts), 2):
-        clauses = _CLAUSES.split(parts[at])
-        parts[at] = "".join(
-            clause if _BARE_COMMAND.search(clause) else _NAMED_FLAG.sub(flag, clause)
-            for clause in clauses
-        )
-    return "`".join(parts)
+    return with_each_flag(text, changed)
 
 
 def _flag_of(program: str, flag: str, value: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from palestra.programs.collectors import CALLS, collector_of
 from palestra.programs.gym_commands import command_at
-from palestra.programs.spelling import PALESTRA
+from palestra.programs.sentences import PALESTRA
 
 _SAMPLING: Final = "responses_create_params."
 _OVERRIDE: Final = re.compile(

@@ -28,6 +28,7 @@ from palestra.rollouts import announcement_of, ask_collection, why_unscored
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
+    JUDGE_QUESTION,
     REWARD_COMPONENTS,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -40,6 +41,7 @@ from palestra.schema import (
     own_hint,
     with_compressed,
 )
+from palestra.system import shown
 
 _PAIR: Final = re.compile(r"(\d+)[-/.,](\d+)")
 """A rollout whose indices have no colon between them."""
@@ -68,6 +70,8 @@ class FailedAttempt:
     server's own words where they are not the message."""
     traceback: str = ""
     """Where the author's code raised: a line per frame, `file:line in function`, the innermost last."""
+    judge_question: str = ""
+    """What the judge was asked when it failed, shortened; empty when no judge failed."""
 
     def masked(self, mask: Callable[[str], str]) -> "FailedAttempt":
         """Return a copy with `mask` applied to all texts."""
@@ -77,6 +81,7 @@ class FailedAttempt:
             hint=mask(self.hint),
             hops=tuple(map(mask, self.hops)),
             traceback=mask(self.traceback),
+            judge_question=mask(self.judge_question),
         )
 
 
@@ -178,6 +183,7 @@ class RolloutRecord:
                     "hint": attempt.hint,
                     "hops": list(attempt.hops),
                     "traceback": attempt.traceback,
+                    "judge_question": attempt.judge_question,
                 }
                 for attempt in self.attempts
             ],
@@ -229,7 +235,7 @@ def rollout_record(outputs: Sequence[Path], task: TaskIndex, rollout: int) -> Ro
     inputs = [path for p in paths if (path := with_compressed(p.materialized_inputs))]
     row = next(_rows_of(inputs, task, rollout), None)
     if row is None:
-        raise _no_such_rollout(inputs, task, rollout)
+        raise _no_such_rollout(paths, inputs, task, rollout)
     scored = [path for p in paths if (path := with_compressed(p.output))]
     result = next(_rows_of(scored, task, rollout), None)
     failures = [path for p in paths if (path := with_compressed(p.failures))]
@@ -272,6 +278,15 @@ def record_of(
     )
 
 
+def first_rollout(outputs: Sequence[Path]) -> str:
+    """Return the first rollout of a run, as `palestra show` takes it; empty without any."""
+    paths = [RunPaths(output) for output in outputs]
+    files = (with_compressed(path) for p in paths for path in (p.materialized_inputs, p.output))
+    rows = (row for path in files if path is not None for row in _all_rows(path))
+    row = next(rows, None)
+    return "" if row is None else f"{row[TASK_INDEX]}:{row[ROLLOUT_INDEX]}"
+
+
 def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
     """Return the failed rollouts of a run by class and kind of message (`failure_kind`). The class
     with the most rollouts is first, and of each class its most frequent message.
@@ -298,7 +313,9 @@ def failure_groups(outputs: Sequence[Path]) -> list[FailureGroup]:
     )
 
 
-def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> InputDataError:
+def _no_such_rollout(
+    paths: Sequence[RunPaths], inputs: Sequence[Path], task: TaskIndex, rollout: int
+) -> InputDataError:
     rollouts_of: dict[TaskIndex, int] = {}
     for path in inputs:
         for row in _all_rows(path):
@@ -307,7 +324,7 @@ def _no_such_rollout(inputs: Sequence[Path], task: TaskIndex, rollout: int) -> I
     if not rollouts_of:
         return InputDataError(
             "the run has no materialized inputs, so its rollouts are unknown",
-            hint="restore <stem>_materialized_inputs.jsonl beside the rollouts",
+            hint=f"restore {shown(paths[0].materialized_inputs)}",
         )
     if task in rollouts_of:
         return InputDataError(
@@ -356,6 +373,7 @@ def attempt_of(
         hint=advice(own_hint(str(row.get("hint") or ""))),
         hops=tuple(_hops(hops if isinstance(hops, list) else (), str(row.get("message") or ""))),
         traceback=str(row.get("traceback") or ""),
+        judge_question=str(row.get(JUDGE_QUESTION) or ""),
     )
 
 

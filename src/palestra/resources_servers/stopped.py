@@ -57,7 +57,9 @@ async def value_of(
     why = _why(call, outcome)
     row_outcome = await outcome_of(workers, row_call, limit_s)
     if isinstance(row_outcome, Crashed):
-        raise VerifierError(f"{row_call.function} ends by {row_outcome.name} for every answer")
+        raise VerifierError(
+            f"{row_call.function} ends by signal {row_outcome.name} for every answer"
+        )
     if not isinstance(row_outcome, Returned):
         raise RowError(
             f"{field}: no answer can be verified, as the row's own value takes too much time or "
@@ -85,7 +87,7 @@ def _why(call: Call, outcome: Outcome) -> str:
         case OutOfMemory(limit_mib):
             return f"it takes more than {limit_mib} MiB"
         case Crashed():
-            return f"it ends its reader by {outcome.name}"
+            return f"it ends its reader by signal {outcome.name}"
         case Raised(kind="RecursionError"):
             return "it is nested too deep"
         case Raised(kind, message):

@@ -1,4 +1,4 @@
-"""The providers of models: one row of data for each name in `--model PROVIDER:NAME`.
+"""The providers of models: one row of data for each name before the `:` of `--model`.
 
 A row says where the provider is, which environment variable contains the user's key, which protocol
 the provider speaks, and its quirks. A project adds rows with `model_providers` in its env.yaml.
@@ -10,8 +10,11 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
+from palestra.config import did_you_mean
 from palestra.errors import ConfigError
+from palestra.settings import sentence_of
 
 MODEL_PROVIDERS: Final = "model_providers"
 """The setting with a project's own rows."""
@@ -155,16 +158,26 @@ def providers_with(rows: Any) -> dict[str, Provider]:
     return {**PROVIDERS, **{str(name): _row(str(name), row) for name, row in rows.items()}}
 
 
+def _problem(name: str, problem: ErrorDetails) -> str:
+    """Return what is wrong with a field of the row `name`, with the nearest field."""
+    where = ".".join([MODEL_PROVIDERS, name, *map(str, problem["loc"])])
+    if problem["type"] == "extra_forbidden":
+        near = did_you_mean(str(problem["loc"][-1]), Provider.model_fields)
+        return f"{where} is no field of a row{near}"
+    is_row = problem["type"] == "model_type"
+    expected = "should be a mapping of fields" if is_row else sentence_of(problem)
+    return f"{where} {expected}, got {problem['input']!r:.80}"
+
+
 def _row(name: str, row: Any) -> Provider:
     try:
         provider = Provider.model_validate(row)
     except ValidationError as error:
-        problems = [
-            ".".join([MODEL_PROVIDERS, name, *map(str, problem["loc"])]) + f": {problem['msg']}"
-            for problem in error.errors(include_url=False)
-        ]
+        problems = [_problem(name, problem) for problem in error.errors(include_url=False)]
         raise ConfigError(
-            "; ".join(problems), hint=f"the fields of a row: {', '.join(Provider.model_fields)}"
+            "; ".join(problems),
+            hint=f"correct env.yaml, or where else {MODEL_PROVIDERS} is set; the fields of a row: "
+            f"{', '.join(Provider.model_fields)}",
         ) from None
     if provider.base_url and not provider.base_url.startswith(("http://", "https://")):
         raise ConfigError(

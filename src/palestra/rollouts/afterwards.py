@@ -8,7 +8,14 @@ from palestra.errors import CallError, InputDataError, RowIdentity
 from palestra.rollouts.journal import Journal, repair
 from palestra.rollouts.recorded import REWARD, recorded_rows
 from palestra.rollouts.results import FailedRow, failed
-from palestra.schema import FAILURE_CLASS, JsonDict, RunPaths, key_of, read_jsonl
+from palestra.schema import (
+    FAILURE_CLASS,
+    JsonDict,
+    ReverifyCommand,
+    RunPaths,
+    key_of,
+    read_jsonl,
+)
 
 FREE_WITHIN_S: Final = 2.0
 """The time in seconds to wait for the journal's lock, which a killed process may still hold."""
@@ -20,7 +27,7 @@ def record_afterwards(
     *,
     max_attempts: int,
     elapsed_s: float,
-    reverify_command: str = "",
+    reverify_command: ReverifyCommand | None = None,
 ) -> FailedRow | None:
     """Write the attempt that ended with `error` to the failures file of the run at `output`, and
     return the row. `reverify_command`: the command that verifies the run's responses again.

@@ -51,6 +51,7 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     JsonObject,
+    ReverifyCommand,
     RolloutKey,
     VerifyResponse,
     encode_json,
@@ -158,7 +159,7 @@ class Collector:
         run_id: str = "",
         observers: Sequence[Observer] = (),
         room: JobRoom | None = None,
-        verified_again: str = "",
+        verified_again: ReverifyCommand | None = None,
     ) -> None:
         """Create a collector.
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from pydantic import ValidationError
 
 from palestra.config import did_you_mean
 from palestra.datasets import (
@@ -21,11 +20,12 @@ from palestra.datasets import (
     fill_row,
     load_prompt,
     missing_file,
-    misspelt_in,
+    parameter_problems,
     skills_in,
 )
 from palestra.errors import ConfigError, InputDataError
 from palestra.observability import rollout_id_of
+from palestra.rollouts.task_identity import INDEX_OF_ANOTHER_TASK, row_digest, task_digest
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -35,11 +35,9 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     Line,
-    ResponseCreateParams,
     VerifyResponse,
     jsonl_lines,
     read_jsonl,
-    rejected_fields,
 )
 from palestra.settings import (
     OTHER_AGENTS,
@@ -78,10 +76,12 @@ class Expansion:
         }
         self._problems = RowProblems()
         self._task_of: dict[bytes, int] = {}
+        self._digest_of: dict[int, bytes] = {}
         self._repeats_of: dict[int, int] = {}
         self._next_task = 0
         self._with_index: Place | None = None
         self._without_index: Place | None = None
+        self._has_shared_index = False
         self.digest = hashlib.sha256()
         self.rows_of_agents: Counter[str] = Counter()
         """The number of input rows of each agent."""
@@ -104,7 +104,7 @@ class Expansion:
             self._lines += 1
             row_place = Place(source.path, line.number)
             row = self._checked(line, row_place, source)
-            if row is not None:
+            if row is not None and self._is_one_task(row, row_place):
                 yield from self._repeat(row, row_place, source.repeats, mine)
 
     def finish(self) -> None:
@@ -116,7 +116,7 @@ class Expansion:
                 *self._without_index,
                 f"no {TASK_INDEX}, but {indexed_place} has one: all rows or none",
             )
-        self._problems.raise_if_any()
+        self._problems.raise_if_any(hint=INDEX_OF_ANOTHER_TASK if self._has_shared_index else "")
         if self._lines == 0 and self._settings.limit != 0:
             file_names = ", ".join(str(source.path) for source in self._settings.inputs)
             raise InputDataError(
@@ -144,9 +144,12 @@ class Expansion:
             return None
         row = dict(line.row)
         self.digest.update(orjson.dumps([row, source.repeats], option=orjson.OPT_SORT_KEYS))
+        prompt_problems = list(self._prompt(row, source))
+        # Without its prompt a row has no parameters, which is no second problem.
+        has_params = not prompt_problems or CREATE_PARAMS in row
         problems = [
-            *self._prompt(row, source),
-            *self._params(row),
+            *prompt_problems,
+            *(self._params(row) if has_params else ()),
             *self._agent(row, source.agent),
             *self._index(row, row_place),
             *_rollout_id(row),
@@ -173,16 +176,11 @@ class Expansion:
             yield f"/{CREATE_PARAMS} is not an object"
             return
         merged = {**params, **self._settings.responses_create_params}
-        yield from misspelt_in(merged)
-        try:
-            ResponseCreateParams.model_validate(merged)
-        except ValidationError as error:
-            # Without the value: rows that are bad in the same way are said in one line.
-            for field in rejected_fields(merged, error):
-                yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}"
-        else:
-            if self._settings.num_repeats_add_seed and not _takes_seed(merged):
-                yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
+        problems = list(parameter_problems(merged))
+        yield from problems
+        adds_seed = self._settings.num_repeats_add_seed and not problems
+        if adds_seed and not _takes_seed(merged):
+            yield f"/{CREATE_PARAMS}/metadata/extra_body is not a JSON object"
         row[CREATE_PARAMS] = merged
 
     def _agent(self, row: JsonDict, default: str | None) -> Iterator[str]:
@@ -218,6 +216,25 @@ class Expansion:
         else:
             self._with_index = self._with_index or row_place
 
+    def _is_one_task(self, row: JsonObject, row_place: Place) -> bool:
+        """Whether the earlier rows with the row's index, if any, are of the same task; else record
+        the problem.
+        """
+        index = row.get(TASK_INDEX)
+        if index is None:
+            return True
+        digest = task_digest(row)
+        if self._digest_of.setdefault(index, digest) == digest:
+            return True
+        first = self.places[index]
+        first_place = f"line {first.line}" if first.path == row_place.path else str(first)
+        another_task = f"as on {first_place}, which is another task"
+        if first == row_place:
+            another_task = "for two agents, each of which makes a task of it"
+        self._has_shared_index = True
+        self._problems.add(*row_place, f"/{TASK_INDEX} is {index}, {another_task}")
+        return False
+
     def _repeat(
         self, row: JsonDict, row_place: Place, repeats: int, mine: frozenset[int] | None
     ) -> Iterator[JsonDict]:
@@ -241,7 +258,7 @@ class Expansion:
         if index is not None:
             return index
         # Identical rows are one task, so that k in pass@k counts all of its attempts.
-        key = hashlib.sha256(orjson.dumps(row, option=orjson.OPT_SORT_KEYS)).digest()[:16]
+        key = row_digest(row)
         if key not in self._task_of:
             self._task_of[key] = self._next_task
             self._next_task += 1

@@ -18,7 +18,7 @@ import orjson
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.lineage import SelectedFrom
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import REVERIFY_COMMAND, JsonDict, JsonObject, ReverifyCommand
 
 OPERATIONAL = frozenset(
     {
@@ -122,6 +122,8 @@ class Manifest:
     """How many input rows were read at most; None: all of them, or unknown."""
     knows_limit: bool = field(default=True, compare=False)
     """Whether `limit` is known: manifests of the first versions do not have it."""
+    reverify: ReverifyCommand | None = field(default=None, compare=False)
+    """The command that verifies the run's responses again; None when it is not recorded."""
 
     @property
     def digest(self) -> str:
@@ -157,6 +159,7 @@ class Manifest:
             "started_at": self.started_at,
             "ended_at": self.ended_at,
             "selected_from": [asdict(run) for run in self.selected_from],
+            REVERIFY_COMMAND: self.reverify and self.reverify.as_json(),
         }
         limit = {"limit": self.limit} if self.knows_limit else {}
         return {**{name: value for name, value in values.items() if value}, **limit}
@@ -197,6 +200,7 @@ def read_manifest(path: Path) -> Manifest:
             selected_from=tuple(map(SelectedFrom.of, fields.get("selected_from") or ())),
             limit=None if fields.get("limit") is None else int(fields["limit"]),
             knows_limit="limit" in fields,
+            reverify=ReverifyCommand.of(fields.get(REVERIFY_COMMAND)),
         )
     except OSError as error:
         raise InputDataError(
@@ -225,8 +229,13 @@ def differences(old: Any, new: Any, at: str = "") -> list[str]:
         return changes
     if old == new:
         return []
-    if _is_digest(old) and _is_digest(new):
-        return [f"{at}: it has changed since"]
+    if _is_digest(old) or _is_digest(new):
+        if old is _ABSENT:
+            return [f"{at}: it is new"]
+        if new is _ABSENT:
+            return [f"{at}: it is gone"]
+        if _is_digest(old) and _is_digest(new):
+            return [f"{at}: it has changed since"]
     return [f"{at}: {_value_pair(old, new)}"]
 
 
@@ -264,25 +273,26 @@ def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[st
     not reach. Another setting of a server always counts, because code can call a server that no
     setting names. Every server counts when the new fleet has none of these agents.
     """
-    reached = _reached(new, agents)
+    reached = reached_servers(new, agents)
     if not reached:
         return differences(old, new)
-    reached |= _reached(old, agents)
-    came_or_went = set(_servers(old)) ^ set(_servers(new))
+    reached |= reached_servers(old, agents)
+    came_or_went = set(servers_in(old)) ^ set(servers_in(new))
     left_out = came_or_went - reached
     return differences(_without(old, left_out), _without(new, left_out))
 
 
-def _servers(semantics: JsonObject) -> JsonObject:
+def servers_in(semantics: JsonObject) -> JsonObject:
+    """Return what the semantics of a run have of each server, by its name."""
     servers = semantics.get("servers")
     return servers if isinstance(servers, Mapping) else {}
 
 
-def _reached(semantics: JsonObject, agents: Collection[str]) -> set[str]:
-    """Return the agents and the servers that they name in their settings, directly or through
-    others.
+def reached_servers(semantics: JsonObject, agents: Collection[str]) -> set[str]:
+    """Return these agents, or servers, and the servers that they name in their settings, directly or
+    through others.
     """
-    servers = _servers(semantics)
+    servers = servers_in(semantics)
     reached: set[str] = set()
     ahead = list(agents)
     while ahead:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from palestra.config import did_you_mean
+from palestra.datasets import load_prompt
 from palestra.engine import Accounting, ending_in
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.expansion import Place
@@ -34,6 +35,7 @@ from palestra.rollouts.stale import changes, stale_run
 from palestra.schema import (
     JsonDict,
     JsonObject,
+    ReverifyCommand,
     RolloutKey,
     RunPaths,
     key_of,
@@ -111,6 +113,10 @@ class PreparedRun:
     def inputs(self) -> Path:
         """The path of the materialized rows, which is temporary until the run has begun."""
         return self.new_inputs or self.paths.materialized_inputs
+
+    def recording(self, reverify: ReverifyCommand) -> "PreparedRun":
+        """Return the run with this command in its manifest."""
+        return replace(self, manifest=replace(self.manifest, reverify=reverify))
 
     def rows(self) -> Iterator[JsonDict]:
         """Yield the materialized rows still to run, streamed from disk."""
@@ -214,6 +220,10 @@ def _warnings(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
     """Yield the warnings about the rows of a run."""
     if settings.limit == 0:
         yield "warning: `--limit 0` leaves no rows, so nothing runs"
+    prompts = dict.fromkeys(settings.prompt_of(source) for source in settings.inputs)
+    for path in filter(None, prompts):
+        if warning := load_prompt(path).warning(path):
+            yield f"warning: {warning}"
     yield from _rows_of_another_agent(settings, inputs)
 
 

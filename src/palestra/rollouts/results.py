@@ -5,7 +5,7 @@ again. A verify response that an agent marked as failed is a failure too.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -38,21 +38,24 @@ from palestra.schema import (
     FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    FORCE,
+    JUDGE_QUESTION,
     MAX_ROW_BYTES,
     NO_PERSIST,
     RETRIABLE,
     RETRIABLE_CLASSES,
+    REVERIFY_COMMAND,
     REWARD_ADVICE,
     ROLLOUT_INDEX,
     SKILLS_REF,
     TASK_INDEX,
     JsonDict,
     JsonObject,
+    ReverifyCommand,
     RolloutKey,
     RunPaths,
     encode_json,
     fields_of,
-    hint_with,
     may_verify_again,
     reward_problem,
 )
@@ -122,20 +125,29 @@ def _same(row_value: Any, request_value: Any) -> bool:
         return False
 
 
-def reverify_command(settings: CollectSettings) -> str:
+def reverify_command(settings: CollectSettings) -> ReverifyCommand:
     """Return the command that verifies all responses of the run again."""
+    verified_by = settings.verified_by
     options = shlex.join(options_of_reverify(settings.output_jsonl_fpath))
-    words = (settings.reverify_words, options, settings.verified_by)
-    return " ".join(filter(None, words))
+    forced = FORCE if verified_by.needs_session else ""
+    words = (settings.reverify_words, options, verified_by.text, forced)
+    return ReverifyCommand(
+        " ".join(filter(None, words)),
+        needs_session=verified_by.needs_session,
+        names_judge=verified_by.names_judge,
+    )
 
 
-def options_of_reverify(output: Path, *, reverified: Path | None = None) -> list[str]:
+def options_of_reverify(
+    output: Path, *, reverified: Path | None = None, spell: Callable[[Path], str] = shown
+) -> list[str]:
     """Return the options that verify all responses of the run with this output again.
 
-    `reverified`: where the new rows go; None: the first name for them, used or not.
+    `reverified`: where the new rows go; None: the first name for them, used or not. `spell`: how the
+    command names a path.
     """
     reverified = reverified or RunPaths(output).reverified
-    return ["--rollouts", shown(output), "--with-failures", "--output", shown(reverified)]
+    return ["--rollouts", spell(output), "--with-failures", "--output", spell(reverified)]
 
 
 def has_answers(failures: Path) -> bool:
@@ -325,6 +337,8 @@ def described(error: CallError) -> JsonDict:
         ]
     if evidence.traceback:
         fields["traceback"] = evidence.traceback
+    if evidence.judge_question:
+        fields[JUDGE_QUESTION] = evidence.judge_question
     clean: JsonDict = readable(fields)
     return clean
 
@@ -351,7 +365,7 @@ def failed(
     max_attempts: int,
     started_at: float,
     elapsed_s: float,
-    reverify_command: str = "",
+    reverify_command: ReverifyCommand | None = None,
     ended_run: bool = False,
     spared: bool = False,
     reported: JsonObject = MappingProxyType({}),
@@ -368,7 +382,8 @@ def failed(
     key = RolloutKey(row[TASK_INDEX], row[ROLLOUT_INDEX])
     fields = described(error)
     if reverify_command and error.verify_request and may_verify_again(outcome):
-        fields["hint"] = hint_with(_with_judge(fields["hint"], error), reverify_command)
+        fields["hint"] = _with_judge(fields["hint"], error)
+        fields[REVERIFY_COMMAND] = reverify_command.as_json()
     line = line_with_answer(
         {
             **_identity(row),

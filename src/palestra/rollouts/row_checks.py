@@ -9,16 +9,18 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from palestra.config import InstanceConfig, ServerType
 from palestra.datasets import DoorKeeper, RowEndpoint, RowProblems, doors_in, rows_are_whole
-from palestra.errors import CallError
+from palestra.errors import CallError, ConfigError, KnownCause
 from palestra.rollouts.prepare import PreparedRun
-from palestra.schema import AGENT_REF, TASK_INDEX, read_jsonl
+from palestra.schema import AGENT_REF, TASK_INDEX, VERIFIES_EPISODES, JsonDict, read_jsonl
 from palestra.transport import CallContext, ServerClient, calling
 
 ANSWER_WITHIN_S = 30.0
+_WITHOUT_STEPS: Final = frozenset({"simple_agent", "mcp_agent"})
+"""The agents of Palestra that call neither `/reset` nor `/step`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +32,71 @@ class AgentRoute:
     """The names of the resources servers in the agent's settings."""
     is_shipped: bool
     """Whether the agent's code is part of Palestra; see `rows_are_whole`."""
+    implementation: str = ""
+    """The name of the agent's folder."""
 
     @classmethod
     def of(cls, agent: InstanceConfig) -> Self:
         """Return the route of an agent in the configuration."""
-        return cls(agent.name, agent.referenced(ServerType.RESOURCES), agent.is_shipped)
+        environments = agent.referenced(ServerType.RESOURCES)
+        return cls(agent.name, environments, agent.is_shipped, agent.implementation)
+
+    @property
+    def calls_no_step(self) -> bool:
+        """Whether the agent certainly plays no episodes."""
+        return self.is_shipped and self.implementation in _WITHOUT_STEPS
 
 
 async def check_rows(
     planned: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
 ) -> None:
-    """Raise InputDataError that lists every row that a server would reject; see `doors_behind`."""
+    """Raise InputDataError that lists every row that a server would reject; see `doors_behind`.
+
+    Raises ConfigError: an agent of the rows does not play the episodes that its environment scores.
+    """
+    routes = tuple(routes)
+    await _check_agents(planned, client, routes)
     doors = await doors_behind(client, routes)
     if any(doors.values()):
         await asyncio.to_thread(_check, planned, doors)
+
+
+async def _check_agents(
+    planned: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
+) -> None:
+    problems = {
+        route.agent: _no_episodes(route, server)
+        for route in routes
+        if route.calls_no_step
+        for server in route.environments
+        if await _scores_episodes(client, server)
+    }
+    if problems:
+        await asyncio.to_thread(_raise_if_used, planned, problems)
+
+
+async def _scores_episodes(client: ServerClient, server: str) -> bool:
+    document = await _document(client, server)
+    verify = document.get("paths", {}).get("/verify", {}).get("post", {})
+    return verify.get(VERIFIES_EPISODES) is True
+
+
+def _no_episodes(route: AgentRoute, server: str) -> ConfigError:
+    agents = f"{route.agent}: responses_api_agents"
+    return ConfigError(
+        f"{server} plays episodes, which /reset and /step lead through, and {route.agent} is a "
+        f"{route.implementation}, which calls neither: no rollout could be scored",
+        hint=f"write gymnasium_agent in place of {route.implementation} under {agents}; it has the "
+        "same settings",
+        cause=KnownCause.NO_EPISODE,
+    )
+
+
+def _raise_if_used(planned: PreparedRun, problems: Mapping[str, ConfigError]) -> None:
+    for row in planned.rows():
+        problem = problems.get(row[AGENT_REF]["name"])
+        if problem is not None:
+            raise problem
 
 
 async def doors_behind(
@@ -76,15 +129,20 @@ async def doors_of(
     """Return the body schemas that `server` publishes for `paths`. `are_whole`: each row is
     a complete body, not a part of one.
     """
+    document = await _document(client, server)
+    return doors_in(document, server, paths, are_whole=are_whole)
+
+
+async def _document(client: ServerClient, server: str) -> JsonDict:
+    """Return what `server` publishes; {} when it publishes nothing, or the client does not know it."""
     if server not in client.targets:
-        return []
+        return {}
     try:
         with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
             reply = await client.get(server, "/openapi.json", stateless=True)
-        document = await reply.json() if reply.ok else {}
+        return await reply.json() if reply.ok else {}
     except (CallError, ValueError):
-        return []  # what is wrong with the server is found, and said better, by its first call
-    return doors_in(document, server, paths, are_whole=are_whole)
+        return {}  # what is wrong with the server is found, and said better, by its first call
 
 
 def _check(planned: PreparedRun, doors: Mapping[str, list[RowEndpoint]]) -> None:

@@ -1,12 +1,13 @@
 """Whether a run that exists is the requested one, and how to go on when it is not."""
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from palestra.config import ServerType
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.manifest import Manifest, semantic_differences
+from palestra.rollouts.manifest import Manifest, reached_servers, semantic_differences, servers_in
 from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import SELECT_FAILED, RunPaths
 from palestra.settings import CollectSettings
@@ -33,8 +34,9 @@ def stale_run(
     paths = RunPaths(settings.output_jsonl_fpath)
     return StaleRun(
         f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
-        hint=f"{_undo(old, new, changed)}; or start again: `--on-stale restart` (or `--overwrite`) "
-        "moves that run to <name>.bak" + _kept_answers(paths, settings),
+        hint=f"{_undo(old, new, changed)}; or choose another output; or start again: `--on-stale restart` (or `--overwrite`) "
+        "moves the files of that run to names with .bak"
+        + _kept_answers(paths, settings, has_other_verifier=_verifies_otherwise(old, new, changed)),
         cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
     )
 
@@ -105,22 +107,38 @@ def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
         steps.append(f"add `{' '.join(flags)}`")
     if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
         steps.append("undo the rest")
-    return f"{' and '.join(steps)} to go on with that run, or choose another output"
+    return f"{' and '.join(steps)} to go on with that run"
 
 
 def _share_of(manifest: Manifest) -> str:
     return f"{manifest.shard.index}/{manifest.shard.of}" if manifest.shard else "the whole run"
 
 
-def _kept_answers(paths: RunPaths, settings: CollectSettings) -> str:
-    """Return hints with the commands that verify the stale run's responses again, and that write
-    the tasks of its failed rollouts for a run of their own. Each is empty without such rollouts.
+def _verifies_otherwise(old: Manifest, new: Manifest, changed: Iterable[str]) -> bool:
+    """Whether a line about the differences is about a resources server, its code, or a server that
+    it names, such as its judge.
+    """
+    names = {
+        name
+        for semantics in (old.semantics, new.semantics)
+        for verifier, server in servers_in(semantics).items()
+        if server.get("type") == ServerType.RESOURCES
+        for name in reached_servers(semantics, [verifier])
+    }
+    beginnings = tuple(f"{part}.{name}" for name in names for part in ("servers", "code"))
+    return any(line.startswith(beginnings) for line in changed)
+
+
+def _kept_answers(paths: RunPaths, settings: CollectSettings, *, has_other_verifier: bool) -> str:
+    """Return hints with the commands that verify the stale run's responses again, when its verifier
+    has changed, and that write the tasks of its failed rollouts for a run of their own. Each is empty
+    without such rollouts.
     """
     hint = ""
     scored = paths.output.exists() and paths.output.stat().st_size > 0
-    if scored or has_answers(paths.failures):
-        reverify = reverify_command(settings)
-        hint = f"; what the model has answered already, {reverify} verifies as things are now"
+    if has_other_verifier and (scored or has_answers(paths.failures)):
+        reverify = reverify_command(settings).text
+        hint = f"; what the model has answered already, `{reverify}` verifies as things are now"
     if paths.failures.exists() and paths.failures.stat().st_size > 0:
         hint += (
             f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "

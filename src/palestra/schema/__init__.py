@@ -51,6 +51,7 @@ from palestra.schema.items import (
     UnknownPart,
     WireModel,
 )
+from palestra.schema.json_fit import Misfit, json_misfit
 from palestra.schema.json_types import JsonDict, JsonObject
 from palestra.schema.judging import (
     JUDGE_EVALUATIONS,
@@ -58,6 +59,7 @@ from palestra.schema.judging import (
     JudgeExchange,
     JudgeReplay,
     plain_input,
+    question_text,
 )
 from palestra.schema.openapi import (
     JSON_TYPE,
@@ -69,7 +71,6 @@ from palestra.schema.openapi import (
     request_body,
 )
 from palestra.schema.outcomes import (
-    FORCE,
     RETRIABLE,
     RETRIABLE_CLASSES,
     REWARD_ADVICE,
@@ -79,18 +80,14 @@ from palestra.schema.outcomes import (
     Unscored,
     failure_kind,
     finite_reward,
-    hint_with,
     infinite_component,
     is_infinite,
     is_retriable,
     may_verify_again,
     no_reward,
-    own_hint,
     remedy_of,
-    reverify_in,
     reward_problem,
     short_repr,
-    the_command,
 )
 from palestra.schema.packed import (
     BUFFER_BYTES,
@@ -110,6 +107,7 @@ from palestra.schema.protocol import (
     TRANSFORMS_VALUE,
     TURN_LIMIT_REACHED,
     UNUSED_WEIGHTS,
+    VERIFIES_EPISODES,
     AggregateMetrics,
     AggregateMetricsRequest,
     RewardEvidence,
@@ -139,6 +137,15 @@ from palestra.schema.responses import (
     response_of,
     said,
 )
+from palestra.schema.reverification import (
+    FORCE,
+    REVERIFY_COMMAND,
+    ReverifyCommand,
+    command_of_hint,
+    own_hint,
+    recorded_command,
+    the_command,
+)
 from palestra.schema.rows import (
     AGENT_OBSERVATIONS,
     AGENT_REF,
@@ -149,6 +156,7 @@ from palestra.schema.rows import (
     FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
+    JUDGE_QUESTION,
     MAX_ROW_BYTES,
     MODEL_CALL_CAPTURE,
     NO_PERSIST,
@@ -195,8 +203,9 @@ from palestra.schema.tokens import (
     turn_ends,
     turns_of,
 )
+from palestra.schema.tool_names import TOOL_NAME_RULE, is_tool_name
 from palestra.schema.unchecked import changed, maker
-from palestra.schema.unused_weights import UnusedWeights
+from palestra.schema.unused_weights import UnusedWeights, WeightUse
 
 __all__ = [
     "AGENT_OBSERVATIONS",
@@ -223,6 +232,7 @@ __all__ = [
     "INPUTS_ENDING",
     "JSON_TYPE",
     "JUDGE_EVALUATIONS",
+    "JUDGE_QUESTION",
     "JUDGE_REPLAY",
     "MAX_ROW_BYTES",
     "MODEL_CALL_CAPTURE",
@@ -231,6 +241,7 @@ __all__ = [
     "PREVIOUS_REWARD",
     "RETRIABLE",
     "RETRIABLE_CLASSES",
+    "REVERIFY_COMMAND",
     "REWARD_ADVICE",
     "REWARD_COMPONENTS",
     "ROLLOUT_ID",
@@ -240,6 +251,7 @@ __all__ = [
     "TASK_INDEX",
     "TOKEN_FIELDS",
     "TOOL_FAILURES",
+    "TOOL_NAME_RULE",
     "TRAJECTORY",
     "TRANSFORMS",
     "TRANSFORMS_VALUE",
@@ -247,6 +259,7 @@ __all__ = [
     "TURN_LIMIT_REACHED",
     "UNNAMED_CALL",
     "UNUSED_WEIGHTS",
+    "VERIFIES_EPISODES",
     "WIRE_TYPES",
     "AggregateMetrics",
     "AggregateMetricsRequest",
@@ -273,6 +286,7 @@ __all__ = [
     "JudgeReplay",
     "Line",
     "Message",
+    "Misfit",
     "OpenApiSchema",
     "OutputItem",
     "OutputMessage",
@@ -284,6 +298,7 @@ __all__ = [
     "Remedy",
     "Response",
     "ResponseCreateParams",
+    "ReverifyCommand",
     "RewardEvidence",
     "RolloutKey",
     "RunPaths",
@@ -308,6 +323,7 @@ __all__ = [
     "Usage",
     "VerifyRequest",
     "VerifyResponse",
+    "WeightUse",
     "WireModel",
     "add_usage",
     "bare_name",
@@ -317,6 +333,7 @@ __all__ = [
     "called",
     "changed",
     "codec_of",
+    "command_of_hint",
     "complete_document",
     "completion_decoder",
     "decode_completion",
@@ -329,13 +346,14 @@ __all__ = [
     "finite_reward",
     "first_difference",
     "goes_with_a_run",
-    "hint_with",
     "infinite_component",
     "is_compressed",
     "is_infinite",
     "is_models_own",
     "is_retriable",
+    "is_tool_name",
     "is_truncated",
+    "json_misfit",
     "json_schema_of",
     "jsonl_lines",
     "key_of",
@@ -350,15 +368,16 @@ __all__ = [
     "part_of_block",
     "plain_input",
     "put_tokens",
+    "question_text",
     "read_jsonl",
     "reasoning_tokens",
+    "recorded_command",
     "rejected_fields",
     "rejection_text",
     "remedy_of",
     "repeated_key",
     "request_body",
     "response_of",
-    "reverify_in",
     "reward_problem",
     "run_beside",
     "said",

@@ -48,6 +48,7 @@ _ENVELOPE_SCHEMA: Final[JsonDict] = {
                         "agent": _TEXT,
                     },
                 },
+                "judge_question": _TEXT,
                 "hops": {
                     "type": "array",
                     "items": {

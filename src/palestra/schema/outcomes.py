@@ -5,16 +5,22 @@ All commands use the remedies of this module.
 
 import math
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from numbers import Real
 from typing import Any, Final
 
 from palestra.schema.json_types import JsonObject
 from palestra.schema.protocol import REWARD_COMPONENTS
+from palestra.schema.reverification import (
+    REVERIFY,
+    ReverifyCommand,
+    recorded_command,
+    the_command,
+)
 from palestra.schema.rows import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -43,8 +49,8 @@ def finite_reward(value: Any) -> float | None:
 def is_infinite(value: Any) -> bool:
     """Whether `value` is a number, of any library, that is NaN or infinite."""
     try:
-        return isinstance(value, Real) and not math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
+        return isinstance(value, Real | Decimal) and not math.isfinite(value)
+    except (OverflowError, ValueError):  # an integer beyond every float, a signaling NaN
         return True
 
 
@@ -112,21 +118,11 @@ def may_verify_again(failure_class: str) -> bool:
 
 
 _ROW_REFUSED: Final = "data_error"
-REVERIFY: Final = "`palestra reverify --with-failures`"
-"""The command that verifies kept responses, used when the run's own arguments are unknown. It is
-quoted, so that an error shows it in the words of the program that the user called."""
 SELECT_FAILED: Final = "palestra select RUN --failed --out FILE"
 """The command that writes the tasks without a score. A command that knows the run writes its path for
 `RUN`, and a new file for `FILE`."""
 _VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
 """What differs between messages of one cause: quoted values and numbers."""
-
-FORCE: Final = "--force"
-"""The option of a recorded `reverify` command whose environments verify in their live session alone.
-"""
-_JUDGE: Final = " --judge "
-_KEPT: Final = "the model's answer is kept: "
-_VERIFIES: Final = " verifies it without the model"
 
 
 class Remedy(StrEnum):
@@ -158,8 +154,8 @@ class Unscored:
     """The number of rollouts without a score, by remedy."""
 
     counts: Mapping[Remedy, int] = field(default_factory=dict)
-    reverify: str = ""
-    """The command that verifies kept responses; empty when unknown."""
+    reverify: ReverifyCommand | None = None
+    """The command that verifies kept responses; None when unknown."""
     only: Collection[str] = ()
     """The rollouts that the advice is about, such as `17:3`; empty when it is about a whole run."""
 
@@ -177,14 +173,7 @@ class Unscored:
                     f"{count} that {have} not ended"
                 )
             case Remedy.REVERIFY:
-                if _is_forced(self.reverify):
-                    return self._of_live_sessions(count)
-                judge = " (the judge's model, say)" if _JUDGE in self.reverify else ""
-                return (
-                    f"once the verifier (or judge), and any wrong setting in the command{judge}, is "
-                    f"fixed, {_of_only(self.reverify or REVERIFY, self.only)} scores "
-                    f"{count} by the kept answers, without the model; --resume alone does not run them"
-                )
+                return self._of_kept_answers(count, self.reverify or ReverifyCommand(REVERIFY))
             case Remedy.MORE_ATTEMPTS:
                 return f"--resume with a higher --max-attempts tries {count} again that may succeed"
             case Remedy.FIX:
@@ -194,30 +183,22 @@ class Unscored:
                     "for a run of their own, which keeps what is scored"
                 )
 
-    def _of_live_sessions(self, count: int) -> str:
-        """Return the advice for rollouts whose verification needs the session that is gone."""
-        have = "rollout has its answer" if count == 1 else "rollouts have their answers"
+    def _of_kept_answers(self, count: int, command: ReverifyCommand) -> str:
+        """Return the advice for rollouts that a verification alone scores."""
+        text = command.text_for(self.only)
+        if command.needs_session:
+            have = "rollout has its answer" if count == 1 else "rollouts have their answers"
+            return (
+                f"{count} {have} kept, but verify needs the live session: once it is fixed, "
+                f"`{SELECT_FAILED}` writes the tasks for new rollouts ({text} verifies in a fresh "
+                "session, whose reward may not be that of the rollout)"
+            )
+        judge = " (the judge's model, say)" if command.names_judge else ""
         return (
-            f"{count} {have} kept, but verify needs the live session: once it is fixed, "
-            f"`{SELECT_FAILED}` writes the tasks for new rollouts "
-            f"({_of_only(self.reverify, self.only)} verifies in a fresh session, whose reward may not "
-            "be that of the rollout)"
+            f"once the verifier (or judge), and any wrong setting in the command{judge}, is fixed, "
+            f"{text} scores {count} by the kept answers, without the model; --resume alone does not "
+            "run them"
         )
-
-
-def _is_forced(reverify: str) -> bool:
-    return FORCE in reverify.split()
-
-
-def _of_only(command: str, rollouts: Collection[str]) -> str:
-    """Return a command that verifies these rollouts alone, where it can: commands of other programs
-    cannot.
-    """
-    text = command.removesuffix("`")
-    if not text.startswith(("palestra reverify", "`palestra reverify")):
-        return command
-    options = "".join(f" --only {shlex.quote(name)}" for name in rollouts)
-    return f"{text}{options}{command[len(text) :]}"
 
 
 class FailedAttempts:
@@ -225,7 +206,7 @@ class FailedAttempts:
 
     def __init__(self) -> None:
         self._last: dict[RolloutKey, _LastAttempt] = {}
-        self._reverify: set[str] = set()
+        self._commands: set[ReverifyCommand] = set()
 
     def note(self, row: JsonObject) -> None:
         """Add one failed attempt. Raises KeyError: the row has no task or rollout index."""
@@ -238,8 +219,8 @@ class FailedAttempts:
             noted.failure_class = str(row.get(FAILURE_CLASS))
         if isinstance(row.get("response"), Mapping):
             noted.answered = True
-            if command := reverify_in(str(row.get("hint") or "")):
-                self._reverify.add(command)
+            if command := recorded_command(row):
+                self._commands.add(command)
 
     def unscored(
         self,
@@ -253,7 +234,7 @@ class FailedAttempts:
         """
         counts = Counter(noted.remedy for key, noted in self._last.items() if key not in scored)
         counts[Remedy.RESUME] += missing
-        return Unscored(counts, the_command(self._reverify), only)
+        return Unscored(counts, the_command(self._commands), only)
 
     def keys(self) -> frozenset[RolloutKey]:
         """Return the rollouts with a failed attempt."""
@@ -283,31 +264,8 @@ class _LastAttempt:
         )
 
 
-def the_command(commands: Collection[str]) -> str:
-    """Return the only command in `commands`; empty when there is none or more than one."""
-    return next(iter(commands)) if len(commands) == 1 else ""
-
-
-def hint_with(own_hint: str, reverify: str) -> str:
-    """Return a failure's hint with the command that verifies the kept response. `reverify`: that
-    command.
-    """
-    advice = f"{_KEPT}{reverify}{_VERIFIES}"
-    return f"{own_hint}; {advice}" if own_hint else advice
-
-
-def own_hint(hint: str) -> str:
-    """Return a hint without the text that `hint_with` added."""
-    return hint.partition(_KEPT)[0].removesuffix("; ")
-
-
 def failure_kind(failure_class: str, cause: str, message: str) -> tuple[str, str, str]:
     """Return what groups failures: class, cause, and the message without quoted values and
     numbers.
     """
     return failure_class, cause, _VALUE.sub("#", message)
-
-
-def reverify_in(hint: str) -> str:
-    """Return the command that `hint_with` added to a hint; empty without one."""
-    return hint.partition(_KEPT)[2].removesuffix(_VERIFIES)

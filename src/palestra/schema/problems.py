@@ -5,8 +5,8 @@ quoted at all, because their repr shows internal types rather than the row.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,11 @@ LONGEST_QUOTE = 60
 
 LISTED = 5
 """The maximum number of rejected fields in a message; the others are only counted."""
+
+_FLAT: Final = (
+    "; this is a tool of Chat Completions, and a tool of Responses is flat: write what is under "
+    "`function` one level up, beside `type`"
+)
 
 
 class Rejection(Protocol):
@@ -64,12 +69,23 @@ def _outer(pointers: Iterable[str]) -> set[str]:
 
 
 def _rejected(value: Any, problem: JsonObject) -> RejectedField:
-    missing = problem["type"] == "missing"
+    missing, rejected_value = problem["type"] == "missing", problem.get("input")
+    expected = str(problem["msg"])
+    if missing and _is_chat_form(rejected_value):
+        expected += _FLAT
     return RejectedField(
-        _pointer(value, problem["loc"], missing=missing),
-        str(problem["msg"]),
-        "" if missing else in_short(problem.get("input")),
+        _pointer(value, problem["loc"], rejected_value, missing=missing),
+        expected,
+        "" if missing else in_short(rejected_value),
     )
+
+
+def _is_chat_form(tool: Any) -> bool:
+    """Whether a rejected object is a function tool of Chat Completions."""
+    if not isinstance(tool, Mapping) or tool.get("type") != "function" or "name" in tool:
+        return False
+    function = tool.get("function")
+    return isinstance(function, Mapping) and "name" in function
 
 
 def rejection_text(fields: Sequence[RejectedField]) -> str:
@@ -97,18 +113,46 @@ def in_short(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _pointer(value: Any, steps: tuple[int | str, ...], *, missing: bool) -> str:
-    """Return the JSON pointer into `value` for pydantic's `steps`. Steps that only name a tried
-    type are left out.
+def _pointer(
+    value: Any, steps: tuple[int | str, ...], rejected_value: Any, *, missing: bool
+) -> str:
+    """Return the JSON pointer into `value` for pydantic's `steps`, which lead to `rejected_value`, or
+    to a field that it lacks. Steps that only name a tried type are left out.
     """
-    pointer = ""
-    for number, step in enumerate(steps, start=1):
+    present, lacking = (steps[:-1], steps[-1:]) if missing else (steps, ())
+    # A type may have the name of a field that is there, such as `function` of a tool.
+    path = next(_paths(value, present, rejected_value), None)
+    if path is None:  # a validator has changed the value before it was rejected
+        path = _longest_path(value, present)
+    return "".join(
+        "/" + str(step).replace("~", "~0").replace("/", "~1") for step in (*path, *lacking)
+    )
+
+
+def _paths(
+    value: Any, steps: tuple[int | str, ...], target: Any
+) -> Iterator[tuple[int | str, ...]]:
+    """Yield the parts of `steps` that lead from `value` to `target`, those with more steps first."""
+    if not steps:
+        if value is target or value == target:
+            yield ()
+        return
+    step, inner = steps[0], steps[1:]
+    if _leads_on(value, step):
+        yield from ((step, *path) for path in _paths(_inside(value, step), inner, target))
+    yield from _paths(value, inner, target)
+
+
+def _longest_path(value: Any, steps: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    path: tuple[int | str, ...] = ()
+    for step in steps:
         if _leads_on(value, step):
-            value = getattr(value, str(step)) if isinstance(value, BaseModel) else value[step]
-        elif not (missing and number == len(steps)):
-            continue
-        pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
-    return pointer
+            value, path = _inside(value, step), (*path, step)
+    return path
+
+
+def _inside(value: Any, step: int | str) -> Any:
+    return getattr(value, str(step)) if isinstance(value, BaseModel) else value[step]
 
 
 def _leads_on(value: Any, step: int | str) -> bool:

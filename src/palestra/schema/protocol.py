@@ -11,6 +11,9 @@ from palestra.schema.items import WireModel
 from palestra.schema.json_types import JsonDict
 from palestra.schema.responses import Response, ResponseCreateParams
 
+VERIFIES_EPISODES = "x-palestra-verifies-episodes"
+"""In the OpenAPI document, of `/verify`: it scores the episode that `/reset` and `/step` played in
+its session, and nothing else."""
 TRANSFORMS = "x-palestra-transforms"
 """A key in a published JSON Schema. True means that the server accepts more than the schema
 describes.
@@ -32,7 +35,8 @@ EXPECTED_ANSWER = "expected_answer"
 
 TOOL_FAILURES = "tool_failures"
 """The field of a verify response that lists the rollout's tool calls with an unexpected exception,
-as `[{"tool": …, "type": …, "message": …}]`. Absent without such calls."""
+as `[{"tool": …, "type": …, "message": …}]`; and those that an own agent made wrongly. Absent without
+such calls."""
 
 OUTSIDE_REWARD_RULES = "outside_reward_rules"
 """The field of a verify response whose reward lies outside the environment's `RewardRules`: the lowest

@@ -3,11 +3,12 @@
 import codecs
 import errno
 import json
+import shlex
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -32,6 +33,9 @@ FAILURE_CLASS = "_ng_failure_class"
 FAILURE_LAYER = "_ng_failure_layer"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 FAILURE_JUDGE_ERROR = "_ng_failure_judge_error"
+JUDGE_QUESTION = "judge_question"
+"""The field of a failures-file row with what the judge was asked; the end of a long question is left
+out."""
 EMPTY_ANSWER = "_ng_empty_answer"
 """The field of a scored row that marks an empty answer: the model returned neither text nor a tool
 call."""
@@ -90,16 +94,15 @@ def read_jsonl(path: Path, *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]
     cannot be read.
     """
     with open_packed(path) as file:
-        yield from jsonl_lines(file, most_bytes=most_bytes)
+        yield from jsonl_lines(file, path=path, most_bytes=most_bytes)
 
 
-_IS_ARRAY: Final = (
-    "the file is one JSON array, not an object a line: `jq -c '.[]' FILE > FILE.jsonl` converts it"
-)
-
-
-def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator[Line]:
-    """Yield the lines of an open file in the same form as `read_jsonl`."""
+def jsonl_lines(
+    file: IO[bytes], *, path: Path | None = None, most_bytes: int = MAX_ROW_BYTES
+) -> Iterator[Line]:
+    """Yield the lines of an open file in the same form as `read_jsonl`. `path`: of the file, for the
+    commands that messages name; None: unknown.
+    """
     number = 0
     while raw := _next_line(file, most_bytes + 1):
         number += 1
@@ -122,13 +125,26 @@ def jsonl_lines(file: IO[bytes], *, most_bytes: int = MAX_ROW_BYTES) -> Iterator
                 yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
                 return
             if number == 1 and raw.lstrip().startswith(b"["):
-                yield Line(number, None, _IS_ARRAY)
+                yield Line(number, None, _is_array(path))
                 return
-            problem = f"not JSON ({_reason(raw) or error})"
+            problem = f"not JSON ({_reason(raw, path) or error})"
             yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
 
 
-def _reason(raw: bytes) -> str:
+def _is_array(path: Path | None) -> str:
+    """Return the message that a file is one JSON array, with the command that converts it."""
+    lines = None if path is None else path.with_name(f"{path.stem}_lines.jsonl")
+    return (
+        "the file is one JSON array, not an object a line: "
+        f"`jq -c '.[]' {_as_typed(path)} > {_as_typed(lines)}` converts it"
+    )
+
+
+def _as_typed(path: Path | None) -> str:
+    return "FILE" if path is None else shlex.quote(str(path))
+
+
+def _reason(raw: bytes, path: Path | None) -> str:
     """Return why a line is not JSON: it was cut off, is not UTF-8, or has a number that JSON lacks.
     Empty when something else is wrong with it.
     """
@@ -147,17 +163,17 @@ def _reason(raw: bytes) -> str:
         return ""
     if constants:
         return f"JSON has no {constants[0]}: write null, or leave the field out"
-    return _no_utf8(line)
+    return _no_utf8(line, path)
 
 
-def _no_utf8(line: bytes) -> str:
+def _no_utf8(line: bytes, path: Path | None) -> str:
     """Return which byte is not UTF-8, and a command that converts the file; empty when all are."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
         return (
             f"byte {line[error.start]:#x} at column {len(line[: error.start].decode()) + 1} is not UTF-8; "
-            "`iconv -f latin1 -t utf-8 FILE` converts a file in Latin-1"
+            f"`iconv -f latin1 -t utf-8 {_as_typed(path)}` converts a file in Latin-1"
         )
     return ""
 

@@ -28,6 +28,7 @@ from palestra.server.authors_errors import (
     CalledExit,
     ended_process,
     error_text,
+    named_text,
     overran,
     stops_this_task,
     text_of,
@@ -47,7 +48,7 @@ from palestra.server.environments.awaiting import refuse_judge
 from palestra.server.environments.definition import EnvironmentDefinition
 from palestra.server.environments.environment import Environment, call, class_of, environment
 from palestra.server.environments.interface import EnvironmentConfig, Seeded
-from palestra.server.environments.records import rows_in
+from palestra.server.environments.records import plain_row, rows_in, table_rows
 from palestra.server.environments.rewards import Verdict, verdict_of
 from palestra.server.environments.server import EnvironmentServer, server_class_of
 from palestra.server.environments.services import RolloutServices
@@ -77,6 +78,7 @@ from palestra.server.mcp import (
 )
 from palestra.server.model_server import (
     CHECK_PATH,
+    NOT_ASKED,
     EndpointFacts,
     EndpointSaid,
     ModelServer,
@@ -105,7 +107,7 @@ from palestra.server.sessions import (
     ToolFault,
 )
 from palestra.server.tools import ToolError, arguments_model, tool, tool_schema
-from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer
+from palestra.server.turns import Episode, Opening, Step, StepRequest, TurnsServer, no_episode
 
 __all__ = [
     "CHECK_PATH",
@@ -115,6 +117,7 @@ __all__ = [
     "INFERRED_REVERIFY_MODE",
     "IN_FLIGHT_PATH",
     "MCP_PATH",
+    "NOT_ASKED",
     "PREFIX_SCOPE_KEY",
     "REPEATABLE",
     "REVERIFY_MODE_PATH",
@@ -201,11 +204,14 @@ __all__ = [
     "is_servers_file",
     "message_events",
     "message_from_response",
+    "named_text",
+    "no_episode",
     "overran",
     "own_frames",
     "own_name",
     "params_from_chat",
     "params_from_messages",
+    "plain_row",
     "published_schema",
     "read_only",
     "refuse_judge",
@@ -213,6 +219,7 @@ __all__ = [
     "rows_in",
     "server_class_of",
     "stops_this_task",
+    "table_rows",
     "text_of",
     "tool",
     "tool_schema",

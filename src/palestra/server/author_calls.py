@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 
 from palestra.errors import RowIdentity
 from palestra.schema import JsonDict
+from palestra.server.author_code import code_of
 from palestra.system import Driven, Pulse, current_pulse
 from palestra.transport import current_call, encoded_with, fields_of_request
 
@@ -63,18 +64,10 @@ class AuthorCall(msgspec.Struct, frozen=True):
     fails."""
 
 
-def code_of(function: Callable[..., Any]) -> Any:
-    """Return the code object of a function, a method or a decorated function; None when it has
-    none.
-    """
-    return getattr(inspect.unwrap(function), "__code__", None)
-
-
 def is_by_author(cls: type) -> bool:
     """Whether some method of the class was written by an author and not by Palestra."""
     return any(
-        (code := getattr(member, "__code__", None)) is not None
-        and is_authors_file(code.co_filename)
+        (code := code_of(member)) is not None and is_authors_file(code.co_filename)
         for base in cls.__mro__
         for member in vars(base).values()
     )

@@ -1,6 +1,9 @@
 """Errors that escape from an author's code: whether the author's code caused them, and their text."""
 
 import asyncio
+import signal
+import threading
+import traceback
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +15,7 @@ from palestra.errors import CallError, CallEvidence
 from palestra.schema import RejectedField, rejection_text
 from palestra.transport import fault_of
 
-ESCAPES = (Exception, SystemExit, asyncio.CancelledError)
+ESCAPES = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """Exceptions that a server's code may raise and that must not reach its callers: `sys.exit` in a
 verifier would end the whole run, and a cancelled await inside the code would lose the rollout."""
 
@@ -23,9 +26,9 @@ TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
 
 
 class CalledExit(Exception):
-    """An author's code raised SystemExit, which is the cause of this error.
+    """An author's code raised SystemExit or KeyboardInterrupt, which is the cause of this error.
 
-    Tasks raise this one in its place: a SystemExit that leaves a task ends the event loop.
+    Tasks raise this one in its place: those two end the event loop when they leave a task.
     """
 
 
@@ -36,11 +39,28 @@ def raised_by_author(error: BaseException) -> BaseException:
 
 
 def stops_this_task(error: BaseException) -> bool:
-    """Whether `error` is the cancellation of this task, and not an error that the code raised."""
+    """Whether `error` is the cancellation of this task or a Ctrl-C, and not an error that the code
+    raised.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return is_ctrl_c(error)
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def is_ctrl_c(error: KeyboardInterrupt) -> bool:
+    """Whether a user's Ctrl-C may have caused the error, and not a `raise` in the code.
+
+    Palestra's commands and server processes handle the signal, so that it raises nothing there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False  # signals are handled by the main thread alone
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename == asyncio.runners.__file__
 
 
 def text_of(error: BaseException) -> str:
@@ -66,7 +86,25 @@ def _rejection(error: ValidationError | ResponseValidationError) -> str:
 def error_text(error: BaseException) -> str:
     """Return the type and text of an exception, such as `KeyError: 'x'`."""
     error = raised_by_author(error)
-    return f"{type(error).__name__}: {text_of(error)}"
+    return named_text(type(error).__name__, text_of(error))
+
+
+def named_text(kind: str, text: str) -> str:
+    """Return the type and text of an exception; its type alone when it has no text."""
+    return f"{kind}: {text}" if text else kind
+
+
+class UnfitResult(Exception):
+    """Error: an author's function returned what cannot be sent. It did not raise.
+
+    Its text begins with `returned`. `hint`: what to return. `function`: `FILE:LINE in NAME`; empty
+    when it is in no file.
+    """
+
+    def __init__(self, text: str, *, hint: str, function: str) -> None:
+        super().__init__(text)
+        self.hint = hint
+        self.function = function
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +118,10 @@ class AuthorsPlace:
     def __str__(self) -> str:
         return f"{self.file}:{self.line} in {self.function}" if self.file else ""
 
+    def in_sentence(self) -> str:
+        """Return ` in FUNCTION, FILE:LINE` for a sentence; empty when the line is not known."""
+        return f" in {self.function}, {self.file}:{self.line}" if self.file else ""
+
 
 def ended_process(
     server: str,
@@ -90,9 +132,8 @@ def ended_process(
     server_type: str = ServerType.RESOURCES,
 ) -> CallError:
     """Return the error of a call whose code ended its own process. `how`: `exit code 3`, for one."""
-    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     failure = fault_of(server_type, path)(
-        f"{server}{path} ended the process that it ran in ({how}){where}",
+        f"{server}{path} ended the process that it ran in ({how}){author.in_sentence()}",
         hint="look for os._exit in that function, or for a library that ends the process",
         evidence=CallEvidence(traceback=str(author)),
     )
@@ -112,9 +153,9 @@ def overran(
 
     `author`: the innermost frame of the author's own code at that moment.
     """
-    where = f" in {author.function}, {author.file}:{author.line}" if author.file else ""
     return fault_of(server_type, path)(
-        f"{server}{path} was still running after {ran_s:.1f} s{where}, and was stopped",
+        f"{server}{path} was still running after {ran_s:.1f} s{author.in_sentence()}, and was "
+        "stopped",
         hint=f"set a time limit in the code at that line, or raise {TIME_LIMIT}",
         evidence=CallEvidence(traceback=str(author)),
     )

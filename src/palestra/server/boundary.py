@@ -227,7 +227,7 @@ class Boundary:
             return self._on_error(scope["path"], error)
         except ESCAPES as error:
             if stops_this_task(error):
-                if caller is None or not caller.insisted:
+                if caller is None or not caller.insisted or isinstance(error, KeyboardInterrupt):
                     raise
                 _uncancel()
                 return None

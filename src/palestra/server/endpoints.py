@@ -5,7 +5,15 @@ HTTP `Request` itself. A method with a `Request` parameter can only be called th
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,17 +38,27 @@ from palestra.schema import (
     JSON_TYPE,
     TOOL_FAILURES,
     JsonDict,
+    Misfit,
     RejectedField,
     SchemaComponents,
     documented_answers,
     encode_json,
     fields_of,
+    json_misfit,
     rejected_fields,
     rejection_text,
     request_body,
+    short_repr,
 )
 from palestra.server.author_calls import AuthorMethod
-from palestra.server.authors_errors import ESCAPES, error_text, stops_this_task, text_of
+from palestra.server.author_code import code_of
+from palestra.server.authors_errors import (
+    ESCAPES,
+    UnfitResult,
+    error_text,
+    stops_this_task,
+    text_of,
+)
 from palestra.server.published import published_schema
 from palestra.server.sessions import (
     SESSION_ID_KEY,
@@ -292,7 +310,23 @@ class Endpoint:
         try:
             return encode_json(result).decode()
         except TypeError as error:
-            raise self._on_error(self.path, error) from error
+            raise self._on_error(self.path, self._unfit(result, error)) from error
+
+    def _unfit(self, result: Any, error: TypeError) -> UnfitResult:
+        code = code_of(self._method)
+        function = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
+        if isinstance(result, Generator | AsyncGenerator):
+            return UnfitResult(
+                "returned a generator, which is not JSON",
+                hint="a tool with a yield returns a generator: return the value, or a list",
+                function=function,
+            )
+        misfit = json_misfit(result, "the result") or Misfit(str(error), "")
+        return UnfitResult(
+            f"returned {short_repr(result)}, which is not JSON: {misfit.problem}",
+            hint=misfit.cure,
+            function=function,
+        )
 
     def _said_of(self, error: BaseException, session_id: str) -> "ToolFailure":
         """Return a tool's exception as the text that the model reads. An exception other than

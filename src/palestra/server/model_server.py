@@ -57,6 +57,12 @@ from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import Session, SessionStore
 from palestra.transport import CallContext, ServerClient, calling
 
+NOT_ASKED = (
+    "its endpoint is not asked before the first rollout, as the server is your own code; there is "
+    "nothing to do"
+)
+"""The answer of a model server without a check of its endpoint."""
+
 CHECK_PATH = "/endpoint"
 """The path where a model server reports what its endpoint is and whether it answers."""
 
@@ -169,7 +175,7 @@ class ModelServer(Server):
 
         Raises `CallError`: the endpoint cannot be reached or rejects the key.
         """
-        return "not checked"
+        return NOT_ASKED
 
     def facts(self) -> EndpointFacts:
         """Return what is known about the endpoint, without a request to it."""

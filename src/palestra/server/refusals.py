@@ -166,7 +166,7 @@ def _endpoints(app: FastAPI) -> Iterable[tuple[str, str]]:
     """Yield the method and path of every route, in the app's order."""
     for route in app.routes:
         path = getattr(route, "path", "")
-        if path in _UNTOLD:
+        if not path or path in _UNTOLD:  # without a path it is no endpoint
             continue
         for method in sorted(getattr(route, "methods", None) or {"any"}):
             if method != "HEAD":

@@ -1,9 +1,9 @@
 """`ResourcesServer`: an environment. It has state and tools, and verifies."""
 
 import asyncio
-import inspect
 from abc import abstractmethod
 from functools import cached_property
+from types import MethodType
 from typing import Any, ClassVar, Literal, Protocol
 
 from fastapi import FastAPI
@@ -34,7 +34,7 @@ from palestra.server.mcp import McpDoor, NoSuchTool, ToolAnswer, plainly_named
 from palestra.server.reward_rules import RewardRules
 from palestra.server.server import Server, ServerConfig
 from palestra.server.sessions import CLOSE_SESSION, SESSION_ID_KEY, Session
-from palestra.server.tools import is_tool, tool_schema
+from palestra.server.tools import tool_schema, tools_of
 
 ReverifyMode = Literal["stateless", "replay_tools", "replay_turns", "unsupported", "unknown"]
 """Whether `verify` can score a stored response, whose session no longer exists.
@@ -244,8 +244,7 @@ class ResourcesServer(Server):
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:
-        names = [name for name, member in inspect.getmembers(type(self), is_tool)]
-        return {name: getattr(self, name) for name in names}
+        return {name: MethodType(function, self) for name, function in tools_of(type(self)).items()}
 
     def routes(self) -> list[Endpoint]:
         """Return the endpoints: seed, verify, close, aggregate, and one for each tool."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Final, Self
 
 from palestra.config import did_you_mean
@@ -51,7 +52,21 @@ class RewardRules:
     """The judge's replies that award and refuse a reward; None: the usual replies are tried."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigError when `unsure` names an unknown kind, because it would exclude nothing."""
+        """Raise ConfigError: a limit is no number, or `unsure` names an unknown kind, which would
+        exclude nothing.
+        """
+        for name in ("lowest", "highest", "wrong"):
+            limit = getattr(self, name)
+            if isinstance(limit, bool) or not isinstance(limit, Real) or math.isnan(limit):
+                raise ConfigError(
+                    f"reward_rules: {name} must be a number, not {limit!r:.80}",
+                    hint=f"write RewardRules({name}=1)",
+                )
+        if not isinstance(self.unsure, Mapping):
+            raise ConfigError(
+                f"reward_rules: unsure must be reasons by kind, not {self.unsure!r:.80}",
+                hint='write RewardRules(unsure={"truncated": "any text is a poem"})',
+            )
         unknown = [kind for kind in self.unsure if kind not in WRONG_KINDS]
         if unknown:
             near = did_you_mean(unknown[0], WRONG_KINDS) if len(unknown) == 1 else ""

@@ -16,7 +16,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, CallEvidence, RejectedRows, RowError
 from palestra.schema import JsonDict, SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
-from palestra.server.authors_errors import error_text
+from palestra.server.authors_errors import UnfitResult, error_text
 from palestra.server.boundary import Boundary, SessionCookie
 from palestra.server.direct import Direct
 from palestra.server.endpoints import Endpoint, row_error
@@ -179,6 +179,11 @@ class Server(BaseModel):
             return RowError(
                 message, hint=error.hint, evidence=CallEvidence(problems=error.problems)
             )
+        if isinstance(error, UnfitResult):
+            message = f"{self.name}{self.palestra_label(path)} {error}"
+            failure = self.own_failure(path, message, CallEvidence(traceback=error.function))
+            failure.hint = error.hint
+            return failure
         frames = self._palestra_errors.log(self.name, path, error)
         message = f"{self.name}{self.palestra_label(path)} raised {error_text(error)}"
         return self.own_failure(path, message, CallEvidence(traceback=frames))

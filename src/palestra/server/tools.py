@@ -1,5 +1,7 @@
 """Tools of an environment: marked methods, whose JSON Schema comes from the signature."""
 
+import contextlib
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -7,10 +9,15 @@ from typing import Any, Final, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, Field, create_model
 
+from palestra.errors import ConfigError
 from palestra.schema import JsonDict
+from palestra.server.author_code import calling_place, layers_of, place_of
+from palestra.server.method_forms import as_function
 from palestra.server.sessions import Session
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar(
+    "F", bound="Callable[..., Any] | functools.partialmethod[Any] | classmethod[Any, ..., Any]"
+)
 
 _TOOL_MARK = "_palestra_tool"
 _SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
@@ -32,17 +39,74 @@ def tool(method: F | None = None) -> F | Callable[[F], F]:
     """Mark a method of a `ResourcesServer` as a tool that the model may call.
 
     Its name, docstring and typed parameters become the tool's schema. A parameter annotated
-    with `Session` is filled in and not shown to the model.
+    with `Session` is filled in and not shown to the model. Arguments that a `functools.partial` or
+    `functools.partialmethod` fills are not shown either.
+
+    Raises ConfigError: `method` is a class, or cannot have a mark, such as a property.
     """
     if method is None:  # @tool()
         return tool
-    setattr(method, _TOOL_MARK, True)
-    return method
+    if not isinstance(method, type):
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(method, _TOOL_MARK, True)
+            return method
+    raise ConfigError(
+        f"{calling_place()}: @tool cannot mark {method!r}",
+        hint="write a method: @tool above def name(self, …), with a type for each parameter",
+    )
 
 
-def is_tool(method: object) -> bool:
-    """Whether the method was marked with `tool`."""
-    return getattr(method, _TOOL_MARK, False) is True
+def is_tool(member: object) -> bool:
+    """Whether an attribute of a class was marked with `tool`, or wraps a method that was."""
+    return any(getattr(layer, _TOOL_MARK, False) is True for layer in layers_of(member))
+
+
+def tools_of(cls: type[Any]) -> dict[str, Callable[..., Any]]:
+    """Return the tools of a class and its bases as functions, by name, in alphabetical order.
+
+    Raises ConfigError: a tool cannot be called as a method, or a method without `@tool` replaces a
+    tool of a base class.
+    """
+    names = {name for owner in cls.__mro__ for name in vars(owner) if not name.startswith("__")}
+    return {name: _tool_of(cls, name) for name in sorted(names) if _has_tool(cls, name)}
+
+
+def _has_tool(cls: type[Any], name: str) -> bool:
+    owners = [owner for owner in cls.__mro__ if name in vars(owner)]
+    member = vars(owners[0])[name]
+    if is_tool(member):
+        return True
+    replaced = next((owner for owner in owners[1:] if is_tool(vars(owner)[name])), None)
+    if replaced is not None and member is not None:
+        raise ConfigError(
+            f"{place_of(member) or place_of(owners[0])}{owners[0].__name__}.{name} replaces the tool {name} of "
+            f"{replaced.__name__}, and is no tool itself",
+            hint=f"write @tool above it; to have no such tool, write {name} = None",
+        )
+    if _hides_tool(member, name):
+        raise ConfigError(
+            f"{place_of(member)}{owners[0].__name__}.{name} is a tool in a function of another "
+            "decorator, which does not say so",
+            hint="write @tool above that decorator, or functools.wraps into it",
+        )
+    return False
+
+
+def _hides_tool(member: object, name: str) -> bool:
+    """Whether `member` is a function that a decorator made around the tool `name`."""
+    cells = getattr(member, "__closure__", None) or ()
+    for cell in cells:
+        with contextlib.suppress(ValueError):  # an empty cell
+            inside = cell.cell_contents
+            if getattr(inside, "__name__", "") == name and is_tool(inside):
+                return True
+    return False
+
+
+def _tool_of(cls: type[Any], name: str) -> Callable[..., Any]:
+    function = as_function(cls, name)
+    function.__dict__[_TOOL_MARK] = True
+    return function
 
 
 def arguments_model(method: Callable[..., Any]) -> Any:

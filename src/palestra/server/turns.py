@@ -12,8 +12,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic import Field
 
-from palestra.errors import NoSession
+from palestra.errors import KnownCause, NoSession
 from palestra.schema import (
+    VERIFIES_EPISODES,
     JsonDict,
     Response,
     VerifyRequest,
@@ -80,6 +81,16 @@ class Episode:
         self.info = step.info
 
 
+def no_episode(server: str, path: str) -> NoSession:
+    """Return the error of a call in a session whose episode was never begun."""
+    return NoSession(
+        f"{server}{path}: this session has no episode, because the agent did not call /reset",
+        hint="gymnasium_agent calls /reset and /step: write it in place of simple_agent under "
+        "responses_api_agents; it has the same settings",
+        cause=KnownCause.NO_EPISODE,
+    )
+
+
 class TurnsServer(ResourcesServer):
     """The base class of environments that take turns. Subclass it and write `reset` and `answer`."""
 
@@ -106,10 +117,17 @@ class TurnsServer(ResourcesServer):
     async def rescored(self, body: VerifyRequest) -> VerifyResponse:
         """Return the result of a stored episode from its row alone. The session no longer exists."""
         del body
-        raise NoSession(
-            f"{self.name}/verify: this session has no episode",
-            hint="call /reset and /step first, in the same session",
-        )
+        raise no_episode(self.name, "/verify")
+
+    def _complete_document(self, document: JsonDict) -> None:
+        super()._complete_document(document)
+        kind = type(self)
+        if (kind.verify, kind.rescored, kind.seed_session) == (
+            TurnsServer.verify,
+            TurnsServer.rescored,
+            TurnsServer.seed_session,
+        ):
+            document["paths"]["/verify"]["post"][VERIFIES_EPISODES] = True
 
     async def step(self, body: StepRequest, session: Session) -> Step:
         """Take one turn of the model and return the environment's answer."""

@@ -42,6 +42,7 @@ from palestra.settings.collecting import (
     RunArgs,
     concurrency,
     datasets_of,
+    refuse_no_config,
 )
 from palestra.settings.collection import (
     AUTO,
@@ -51,6 +52,7 @@ from palestra.settings.collection import (
     GivenRows,
     InputFile,
     Share,
+    VerifierOptions,
 )
 from palestra.settings.data import (
     BenchmarkArgs,
@@ -69,7 +71,13 @@ from palestra.settings.hub import (
     HubUpload,
 )
 from palestra.settings.loading import COMMAND_SETTINGS, load, settings_by_flag
-from palestra.settings.parameters import misspelt_parameters, not_a_parameter
+from palestra.settings.model_names import (
+    ASK_A_JUDGE,
+    JUDGE_OPTION,
+    MODEL_FORM,
+    MODEL_FORMS,
+)
+from palestra.settings.parameters import misspelt_parameters, no_text_in, not_a_parameter
 from palestra.settings.runs import (
     REQUEST_FLAGS,
     AggregateArgs,
@@ -100,11 +108,15 @@ from palestra.settings.servers import (
 from palestra.settings.viewing import ViewArgs, ViewerArgs
 
 __all__ = [
+    "ASK_A_JUDGE",
     "AUTO",
     "COMMAND_SETTINGS",
     "HOW_TO_GIVE",
+    "JUDGE_OPTION",
     "LARGEST_SEED",
     "MAIN",
+    "MODEL_FORM",
+    "MODEL_FORMS",
     "OTHER_AGENTS",
     "PALESTRA_REVERIFY",
     "REQUEST_FLAGS",
@@ -167,6 +179,7 @@ __all__ = [
     "Time",
     "ToolsArgs",
     "VLLMServer",
+    "VerifierOptions",
     "VerifyEnvArgs",
     "ViewArgs",
     "ViewerArgs",
@@ -181,9 +194,11 @@ __all__ = [
     "is_typed",
     "load",
     "misspelt_parameters",
+    "no_text_in",
     "not_a_parameter",
     "parse_numbers",
     "range_text",
+    "refuse_no_config",
     "sentence_of",
     "settings_by_flag",
 ]

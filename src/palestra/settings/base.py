@@ -1,8 +1,8 @@
 """The base classes of command settings, and the validation of settings."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from glob import escape, has_magic
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -19,7 +19,7 @@ Args = TypeVar("Args", bound=BaseModel)
 HOW_TO_GIVE: Final = "give a setting by its flag, as +name=value, or as a line of env.yaml"
 
 
-_FLAG_BESIDE_NAME: Final = re.compile(r"\w+ \((--[\w-]+)\)")
+_FLAG_BESIDE_NAME: Final = re.compile(r"(\w+) \((--[\w-]+)\)")
 """A setting's name with its flag, as messages about several settings have it."""
 
 
@@ -42,11 +42,18 @@ class SettingProblem:
         users of this command give settings as flags.
         """
         if not self.name:
-            return _FLAG_BESIDE_NAME.sub(r"\1", self.sentence) if by_flags else self.sentence
+            return _FLAG_BESIDE_NAME.sub(r"\2", self.sentence) if by_flags else self.sentence
         typed = next((flag for flag in self.flags if is_typed(flag, arguments)), "")
         if by_flags and self.is_missing and self.flags:
             return f"{self.flags[0]} {self.sentence}"
         return f"{typed or self.name}: {self.sentence}"
+
+    def named_by(self, name_of: Callable[[str], str]) -> "SettingProblem":
+        """Return the same problem with the settings named as `name_of` does, and without flags."""
+        if self.name:
+            return replace(self, name=name_of(self.name))
+        sentence = _FLAG_BESIDE_NAME.sub(lambda match: name_of(match[1]), self.sentence)
+        return replace(self, sentence=sentence)
 
 
 def is_typed(flag: str, arguments: Sequence[str]) -> bool:

@@ -36,7 +36,7 @@ from palestra.settings.collection import (
     InputFile,
     Share,
 )
-from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters
+from palestra.settings.parameters import CHAT_NAMES, misspelt_parameters, no_text_in
 
 NO_END: Final = frozenset({"none", "null", "never", "inf"})
 """Texts that turn a limit off, like 0."""
@@ -246,6 +246,8 @@ class CollectArgs(RunArgs):
             raise of_key(
                 name, f"is no parameter of a request (did you mean {near!r}?)", value[name]
             )
+        for name in no_text_in(value.get("metadata")):
+            raise of_key(f"metadata.{name}", "should be a text", value["metadata"][name])
         for key, infinite in _not_finite(value):
             raise of_key(key, "should be a finite number", infinite)
         for name, (lowest, highest) in _PARAMETER_RANGES.items():
@@ -311,6 +313,7 @@ class CollectArgs(RunArgs):
             return tuple(map(InputFile, files))
         dataset_files = datasets_of(config, self.split or "")
         if not dataset_files:
+            refuse_no_config(config, f"of type {self.split}")
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="list datasets under an agent: {name, type, jsonl_fpath}; or pass a file "
@@ -318,6 +321,20 @@ class CollectArgs(RunArgs):
                 cause=KnownCause.NO_DATASET,
             )
         return dataset_files
+
+
+def refuse_no_config(config: ResolvedConfig, datasets: str) -> None:
+    """Raise ConfigError when `config` has no server, because the command names no config file.
+
+    `datasets`: which datasets the command needs, for the message.
+    """
+    if config.instances:
+        return
+    raise ConfigError(
+        f"there are no datasets {datasets}: no config file is given, and datasets are listed there",
+        hint="name the config files, those of a running fleet too: --config FILE",
+        cause=KnownCause.NO_DATASET,
+    )
 
 
 def datasets_of(config: ResolvedConfig, split: str) -> tuple[InputFile, ...]:

@@ -84,6 +84,20 @@ class GivenRows:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifierOptions:
+    """The options of `palestra reverify` that say what verifies the responses of a run."""
+
+    text: str = ""
+    """The options that name the environments, their settings and the judge, as they are typed."""
+    names_judge: bool = False
+    """Whether one of them names the judge's model."""
+    needs_session: bool = False
+    """Whether the environments verify in their live session alone, so that the command needs an
+    option of its own.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class CollectSettings:
     """The settings of one collection. Times are in seconds.
 
@@ -124,8 +138,8 @@ class CollectSettings:
     drain_file: Path | None = None
     """A file that stops the run: when it exists, no new rollout starts, and those in flight finish.
     """
-    verified_by: str = ""
-    """The arguments that name the environment for `palestra reverify`, used in hints."""
+    verified_by: VerifierOptions = field(default_factory=VerifierOptions)
+    """The options of `palestra reverify` that name the environment, used in hints."""
     reverify_words: str = PALESTRA_REVERIFY
     """The words that call the command for re-verification, as the user of this run types them."""
     resume_words: str = "--output {} --resume"

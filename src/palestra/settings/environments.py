@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from palestra.config import flag
 from palestra.errors import ConfigError
 from palestra.settings.base import Settings
+from palestra.settings.model_names import MODEL_FORMS
 
 
 def pairs(option: str, items: Any) -> Any:
@@ -40,8 +41,8 @@ class ModelArgs(OwnSettings):
 
     model: str | None = Field(
         default=None,
-        description="PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or local; or an instance "
-        "of the configs. Default policy_model of the configs, else local.",
+        description=f"{MODEL_FORMS}; or an instance of the configs. Default policy_model of "
+        "the configs, else local.",
     )
     judge: str | None = Field(
         default=None,

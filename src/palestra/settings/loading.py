@@ -45,6 +45,7 @@ COMMAND_SETTINGS: Final = frozenset(
         "prices",
         "reuse_existing_data_preparation",
         "rollout_collection_driver",
+        "shadow",
         "should_validate_data",
         "wait",
     }

@@ -1,9 +1,9 @@
 """Find misspelt parameters of a request to a model."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
-from typing import Final
+from typing import Any, Final
 
 from palestra.config import is_one_slip, is_variant, slip_of
 
@@ -34,6 +34,9 @@ _OTHER_PARAMETERS: Final = frozenset(
 )
 """Parameters that some endpoints have beside those of the Responses API."""
 
+_FOR_OUR_SERVERS: Final = frozenset({"chat_template_kwargs", "extra_body"})
+"""What a model server of ours takes out of `metadata`: JSON text, or the object itself."""
+
 CHAT_NAMES: Final = {
     "extra_body": "metadata.extra_body",
     "max_completion_tokens": "max_output_tokens",
@@ -56,6 +59,23 @@ def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
     unknown = [name for name in names if name not in _known_names()]
     slips = ((name, _near(name)) for name in unknown)
     return {name: near for name, near in slips if near is not None and near not in names}
+
+
+def no_text_in(metadata: Any) -> list[str]:
+    """Return the names in a request's `metadata` whose values are no texts, as the Responses API
+    has them.
+
+    Left out are objects for our model servers, which may be given as they are, and null, which is
+    absent. The Responses API also has limits of length (16 values of 512 characters), which only
+    some endpoints have.
+    """
+    return [
+        str(name)
+        for name, value in (metadata.items() if isinstance(metadata, Mapping) else ())
+        if value is not None
+        and not isinstance(value, str)
+        and not (name in _FOR_OUR_SERVERS and isinstance(value, Mapping))
+    ]
 
 
 def not_a_parameter(near: str) -> str:

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from palestra.config import Flag, flag
 from palestra.settings.base import OF_ROWS, JsonArgs, Settings
 from palestra.settings.environments import ModelArgs, OwnSettings, pairs
+from palestra.settings.model_names import MODEL_FORMS
 
 REQUEST_FLAGS: Final = {
     name: f"responses_create_params.{name}" for name in ("max_output_tokens", "temperature")
@@ -171,8 +172,8 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     )
     judge: Annotated[str | None, flag("--judge")] = Field(
         default=None,
-        description="The model of every judge: PROVIDER:NAME[@URL], such as openai:NAME, vllm:URL or "
-        "local. It gives the answers that are not stored; with --fresh-judge all.",
+        description=f"The model of every judge: {MODEL_FORMS}. It gives the answers that are "
+        "not stored; with --fresh-judge all.",
     )
     with_failures: bool = Field(
         default=False,

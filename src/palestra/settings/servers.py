@@ -86,6 +86,9 @@ class EntrypointArgs(Settings):
 
     entrypoint: str
     should_validate_data: bool = False
+    """Of `ng_test`."""
+    shadow: bool = False
+    """Of `ng_init_resources_server`: see `InitArgs.shadow`."""
 
 
 class VLLMServer(Settings):

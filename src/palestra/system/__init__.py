@@ -25,7 +25,9 @@ from palestra.system.exiting import exit_quickly
 from palestra.system.file_states import FileState
 from palestra.system.files import (
     TEMPORARY,
+    absolute_text,
     create_whole,
+    file_and_line,
     matching_files,
     move,
     on_failure,
@@ -86,6 +88,7 @@ __all__ = [
     "Process",
     "Pulse",
     "StopAllowance",
+    "absolute_text",
     "allow_longer_stop",
     "ask_for_stacks",
     "background",
@@ -102,6 +105,7 @@ __all__ = [
     "end_group",
     "exit_in_order",
     "exit_quickly",
+    "file_and_line",
     "folder_locked",
     "how_ended",
     "is_file_at",

@@ -30,6 +30,16 @@ def shown(path: Path) -> str:
         return str(path)
 
 
+def file_and_line(path: Path, line: int | None) -> str:
+    """Return `FILE:LINE` for the beginning of a message, or the file alone where no line is known."""
+    return shown(path) if line is None else f"{shown(path)}:{line}"
+
+
+def absolute_text(path: Path) -> str:
+    """Return a path as it can be typed in every folder."""
+    return str(path.absolute())
+
+
 def unused(path: Path, files_of: Callable[[Path], Iterable[Path]]) -> Path:
     """Return `path`, else the first of `NAME_2`, `NAME_3`, … of which no file exists. `files_of`: the
     files that a path stands for.

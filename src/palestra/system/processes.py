@@ -109,11 +109,11 @@ def boot_id() -> str:
 
 
 def signal_name(number: int) -> str:
-    """Return the signal's name, such as `SIGSEGV`, or `signal 99` for a signal without a name."""
+    """Return the signal's name, such as `SIGSEGV`, or its number for a signal without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return str(number)
 
 
 def how_ended(returncode: int) -> str:
@@ -122,4 +122,4 @@ def how_ended(returncode: int) -> str:
     """
     if returncode >= 0:
         return f"exit code {returncode}"
-    return f"signal {signal_name(-returncode).removeprefix('signal ')}"
+    return f"signal {signal_name(-returncode)}"

@@ -290,8 +290,9 @@ class ServerClient:
         """Send `request` with the caller's context, and retry when a retry is safe.
 
         Return the reply, with any status. Raises `CallError`, with `target` among its hops: no
-        reply came.
+        reply came. Raises ConfigError: the path does not begin with a slash.
         """
+        _require_slash(target, request.path)
         headers = {**context_headers(current_call()), **(request.headers or {})}
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
@@ -406,6 +407,15 @@ async def _sent_here(
         params=request.params,
         session_id=request.session_id,
     )
+
+
+def _require_slash(target: Target, path: str) -> None:
+    """Raise ConfigError unless `path` begins with a slash: the rest would be part of the port."""
+    if path and path[0] not in "/?":
+        correction = f"write '/{path}'" if "://" not in path else "write the path alone, '/…'"
+        raise ConfigError(
+            f"the path {path!r} of a call to {target.name} does not begin with '/': {correction}"
+        )
 
 
 def _no_failure() -> None:

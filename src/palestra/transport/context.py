@@ -59,6 +59,9 @@ class Activity:
     tool_failures: list[Any] = field(default_factory=list, repr=False)
     """The failed tool calls in the last answer of `/verify`, kept because an author's agent may drop
     them."""
+    agent_faults: list[Any] = field(default_factory=list, repr=False)
+    """The calls of an environment that an author's agent did wrong, in the form of `tool_failures`:
+    they were refused, or were outside of the session."""
     awaited_calls: "list[AwaitedCall]" = field(default_factory=list, repr=False)
     """The calls that have not ended, in the order in which they began."""
     before_failed_call: tuple[str, str] | None = field(default=None, repr=False)

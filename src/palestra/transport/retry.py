@@ -182,10 +182,7 @@ async def with_retries(
             )
             if not repeatable:
                 return reply
-            provider_words = words(reply.body)
-            reason = f"{what} answered {reply.status}" + (
-                f" ({provider_words})" if provider_words else ""
-            )
+            reason = _answer_text(what, reply, words)
             failure = DeadlineExceeded(f"{reason}; the deadline leaves no time for another try")
             asked_wait = retry_after_s(reply)
         # Never sooner than asked, and never at once: "Retry-After: 0" is no leave to hammer.
@@ -200,12 +197,28 @@ async def with_retries(
         if patience is not None:
             patience.check(reason)
         plan = count.again(reason, pause, _end(reply, policy, started, left_s, patience))
-        _notice(count, plan)
-        if context.activity is not None:
-            context.activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
-        with count.waiting(plan):
-            await _pause(pause, reason, patience)
+        await _wait(plan, count, pause, reason, patience)
         wait_s = min(policy.longest_wait_s, wait_s * 2)
+
+
+def _answer_text(what: str, reply: HttpReply, words: Callable[[bytes], str]) -> str:
+    """Return what answered, the status, and what the answer says of itself."""
+    provider_words = words(reply.body)
+    return f"{what} answered {reply.status}" + (f" ({provider_words})" if provider_words else "")
+
+
+async def _wait(
+    plan: str, count: RetryCount, pause_s: float, reason: str, patience: Patience | None
+) -> None:
+    """Wait for the next try, as `plan` says, and report it. Raises EndpointRefuses: the patience of the
+    run has ended.
+    """
+    _notice(count, plan)
+    activity = current_call().activity
+    if activity is not None:
+        activity.now("retrying", f"another try, as {reason}{PLAN}{plan})")
+    with count.waiting(plan):
+        await _pause(pause_s, reason, patience)
 
 
 def _with_tries(failure: CallError, tries: int) -> CallError:

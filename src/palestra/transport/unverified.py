@@ -18,6 +18,7 @@ from palestra.errors import (
     AgentError,
     CallError,
     EnvironmentFault,
+    KnownCause,
     ModelError,
     VerifierError,
     readable,
@@ -51,7 +52,11 @@ def note_tool_failures(path: str, body: bytes) -> None:
 
 
 def add_verify_request(error: CallError, activity: Activity | None) -> CallError:
-    """Add the rollout's verify request to a failure, unless the failure has one already."""
+    """Add the rollout's verify request to a failure, unless the failure has one already, or no later
+    verification could score it.
+    """
+    if error.cause is KnownCause.NO_EPISODE:
+        return error
     if error.verify_request is None and activity is not None:
         error.verify_request = activity.verify_request
     return error

@@ -115,6 +115,7 @@ def _failures(
             *attempt.traceback.splitlines(),
             *attempt.hops,
             *([f"hint: {attempt.hint}"] if attempt.hint else []),
+            *([f"asked the judge: {attempt.judge_question}"] if attempt.judge_question else []),
         ]
         yield tag("pre", visible(mask(_cut("\n".join(lines)))), dir="auto")
 

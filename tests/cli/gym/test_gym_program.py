@@ -115,10 +115,11 @@ def test_a_resources_server_with_a_domain_that_is_none_is_refused(
 
     done = gym(world, *words, "--config", "c.yaml", world.head)
 
-    refused = (
-        "Error: s.resources_servers.mcqa.domain: 'maths' is not a domain; did you mean 'math'?"
+    place = "c.yaml: s.resources_servers.mcqa.domain"
+    assert (done.code, done.out) == (
+        1,
+        f"Error: {place}: 'maths' is not a domain; did you mean 'math'?\n",
     )
-    assert (done.code, done.out) == (1, f"{refused}\n")
 
 
 @pytest.mark.parametrize(
@@ -265,6 +266,13 @@ def test_a_search_finds_similar_names_only(world: World) -> None:
     assert names[0] == "mcqa"
     assert {item["kind"] for item in typed} == {"models"}
     assert gym(world, "search", "xxxxxxxx", "--json").out == "[]\n"
+
+
+def test_a_search_without_a_match_says_what_lists_everything(world: World) -> None:
+    done = gym(world, "search", "nothingatall")
+
+    assert done.out == "no components like 'nothingatall'\n"
+    assert "gym list TYPE lists all of a type: benchmarks, environments" in done.err
 
 
 def test_a_search_for_a_type_in_the_singular_names_the_type(world: World) -> None:

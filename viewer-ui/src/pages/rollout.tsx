@@ -433,6 +433,12 @@ const AttemptEntry = ({ attempt }: { attempt: Attempt }) => (
         <TheirBlock text={attempt.body} label="Innermost body" />
       </details>
     )}
+    {attempt.judge_question && (
+      <details>
+        <summary>What the judge was asked</summary>
+        <TheirBlock text={attempt.judge_question} label="What the judge was asked" />
+      </details>
+    )}
     {attempt.traceback && (
       <details open={!attempt.traceback.trim().includes("\n")}>
         <summary>Traceback</summary>

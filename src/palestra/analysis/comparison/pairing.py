@@ -70,8 +70,8 @@ def refuse_shared_files(runs: list[str]) -> None:
 
 
 SHOWN = 10
-ALLOW_UNMATCHED = "--allow-unmatched (in Python allow_unmatched=True)"
-ALLOW_DIFFERENT_ROWS = "--allow-different-rows (allow_different_rows=True)"
+ALLOW_UNMATCHED = "--allow-unmatched"
+ALLOW_DIFFERENT_ROWS = "--allow-different-rows"
 
 
 @dataclass(frozen=True, slots=True)

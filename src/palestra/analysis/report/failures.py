@@ -17,10 +17,11 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     Remedy,
+    ReverifyCommand,
     Unscored,
     failure_kind,
     own_hint,
-    reverify_in,
+    recorded_command,
     the_command,
 )
 
@@ -42,8 +43,8 @@ class FailedRollout:
     block: JsonDict
     """The rollout in the format of the page's script."""
     remedy: Remedy
-    reverify: str
-    """The command that verifies the kept answer; empty without one."""
+    reverify: ReverifyCommand | None
+    """The command that verifies the kept answer; None without one."""
     name: str
     """Its name on a command line, such as `17:3`."""
 
@@ -87,7 +88,7 @@ def _failed(
     requests = frame.requests
     request = frame.failed.requests[number]
     hint = str(row.get("hint") or "")
-    remedy, reverify = frame.failed.remedies[number], reverify_in(hint)
+    remedy, reverify = frame.failed.remedies[number], recorded_command(row)
     hops = row.get("hops")
     attempt = row.get("attempt")
     task, index = requests.tasks[requests.keys.task[request]], int(requests.keys.rollout[request])
@@ -150,7 +151,7 @@ def _group(members: Sequence[FailedRollout], advice: Advice) -> Markup:
     answered_names = [member.name for member in members if member.remedy is Remedy.REVERIFY]
     remedies = Unscored(
         Counter(member.remedy for member in members),
-        the_command({member.reverify for member in members if member.reverify}),
+        the_command(set(filter(None, (member.reverify for member in members)))),
         answered_names if len(answered_names) <= MOST_NAMED else (),
     )
     about = filter(None, (failure["layer"], failure["cause"]))

@@ -1,14 +1,12 @@
 """Finds the weights of environments that had no effect in a run."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report.rows import rollout_rows
 from palestra.errors import InputDataError
 from palestra.metrics import component_fields, distinct
-from palestra.schema import UNUSED_WEIGHTS, UnusedWeights
+from palestra.schema import UNUSED_WEIGHTS, UnusedWeights, WeightUse
 
 
 def unused_weights(frame: RunFrame) -> tuple[UnusedWeights, ...]:
@@ -16,12 +14,13 @@ def unused_weights(frame: RunFrame) -> tuple[UnusedWeights, ...]:
     have changed since the frame was made, nothing is known.
     """
     try:
-        return tuple(_unused_weights(frame))
+        return tuple(_weight_use(frame).unused())
     except InputDataError:
         return ()
 
 
-def _unused_weights(frame: RunFrame) -> Iterator[UnusedWeights]:
+def _weight_use(frame: RunFrame) -> WeightUse:
+    use = WeightUse()
     codes = frame.agents.codes[frame.requests.scored]
     order = np.lexsort((frame.rollout_places.offset, frame.rollout_places.file))
     columns = frame.rollouts.columns.values
@@ -35,5 +34,5 @@ def _unused_weights(frame: RunFrame) -> Iterator[UnusedWeights]:
             if not np.isnan(columns[field][rows]).all()
         }
         agent = frame.agents.names[code].name if code >= 0 else ""
-        if unused := UnusedWeights.of(agent, row.get(UNUSED_WEIGHTS), components):
-            yield unused
+        use.add(agent, row.get(UNUSED_WEIGHTS), components)
+    return use

@@ -18,7 +18,7 @@ import numpy as np
 from palestra.analysis.frame import SCORED, SCORED_CODE, RequestedRollouts, RunFrame
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
 from palestra.analysis.views import SOLVED_REWARD, mean_of_present
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, Phrase
 from palestra.metrics import (
     BoolArray,
     FloatArray,
@@ -275,7 +275,7 @@ def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:
     if column is None:
         if criteria.max_tokens is not None:
             raise ConfigError(
-                f"--max-tokens needs the field {LENGTH_FIELD}, and no rollout has it",
+                Phrase(f"--max-tokens needs the field {LENGTH_FIELD}, and no rollout has it"),
                 hint="the token counts come from response.usage; check that the model endpoint "
                 "reports usage",
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from palestra.api import OwnFleet
+from palestra.api import OwnFleet, verified_by
 from palestra.cli.clustering.ray_node import address_of_cluster
 from palestra.cli.collecting import collect_with, stoppable
 from palestra.cli.console import masking, notice, say, warn_all
@@ -151,6 +151,7 @@ def _settings(
         settings,
         given=GivenRows(run.input_digest, run.rollouts, run.tasks, commit),
         shard=share_of_shard(run, shard),
+        verified_by=verified_by(overrides_of(run), config),
         source_files=existing_paths(run.collect.input_file),
         resume_from_cache=True,
         overwrite=False,

@@ -87,12 +87,13 @@ def doctor(flags: Flags, configs: Configs = None, overrides: Overrides = None) -
         refuse_bare_words("doctor", words)
         settings = {"patience": ENDPOINT_PATIENCE_S, **flags}
         try:
-            words, extra = with_models(args_from(ModelArgs, fields), words, settings)
+            models = args_from(ModelArgs, fields)
+            words, extra = with_models(models, words, settings)
         except (CallError, RunFailed) as error:  # the endpoint does not name its model
             return report_on(error, as_json=as_json)
         if files := files_in(words):  # which shows no output unless one is named
             flags.setdefault("output_jsonl_fpath", f"runs/{Path(files[0].path).stem}.jsonl")
-        return examine(words, extra={**extra, **flags}, as_json=as_json)
+        return examine(words, extra={**extra, **flags}, models=models, as_json=as_json)
 
     guarded(command)
 

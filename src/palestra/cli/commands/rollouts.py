@@ -128,8 +128,10 @@ def collect(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
             raise ConfigError("--input and --split cannot be combined: each names the rows")
         as_json = flags.pop(AS_JSON, False)
         words = _overrides("collect", configs, overrides)
-        words, extra = with_models(_models(flags), words, flags)
-        return collect_rollouts(words, ng=False, extra={**extra, **flags}, as_json=as_json)
+        models = _models(flags)
+        words, extra = with_models(models, words, flags)
+        settings = {**extra, **flags}
+        return collect_rollouts(words, ng=False, extra=settings, models=models, as_json=as_json)
 
     guarded(command)
 

@@ -36,7 +36,7 @@ from palestra.cli.authoring import documented_servers, server_folder, tested
 from palestra.cli.console import masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.gym.grammar import Invocation, UsageError, name_in
-from palestra.cli.scaffolding import ng_init, warn_built_in
+from palestra.cli.scaffolding import init_with_warning, warn_built_in
 from palestra.cli.tables import print_table
 from palestra.config import raise_problems, search_roots
 from palestra.errors import ConfigError, KnownCause, Problem, RunFailed
@@ -350,7 +350,7 @@ def _check_new_name(name: str) -> None:
 def _init_server(invocation: Invocation, overrides: list[str]) -> int:
     next_commands = [f"{invocation.program} {words}" for words in NEXT_COMMANDS]
     try:
-        return ng_init(overrides, next_commands)
+        return init_with_warning(overrides, next_commands)
     except ConfigError as error:
         if error.cause is not KnownCause.OUTPUT_EXISTS:
             raise

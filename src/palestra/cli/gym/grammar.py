@@ -11,6 +11,7 @@ from math import isnan
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from palestra.cli.bare_words import is_bare
 from palestra.config import contradicting_override, nearest, parse_overrides
 from palestra.errors import ConfigError, PalestraError
 from palestra.programs import Command, FlagKind, GymFlag
@@ -46,6 +47,8 @@ class Invocation:
     """The folders of `--search-dir`, as the user typed them."""
     program: str = PROGRAM
     """The program that the user called: `gym`, `ng` or `palestra gym`."""
+    words: tuple[str, ...] = ()
+    """The words after the action, as the user typed them."""
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ def parse(command: Command, words: Sequence[str], *, program: str = PROGRAM) -> 
         verbose=scanned.verbose,
         search_dirs=search_dirs,
         program=program,
+        words=tuple(words),
     )
 
 
@@ -130,15 +134,11 @@ def _scan(command: Command, words: Sequence[str], called: str) -> _Scanned:
             if flag is None:
                 raise _unknown(command, called, name, by_name)
             _add(scanned, flag, _value(flag, text if equals else None, remaining_words))
-        elif command.name and not _is_override(word):
+        elif command.name and is_bare(word):
             scanned.names.append(word)
         else:
             scanned.overrides.append(word)
     return scanned
-
-
-def _is_override(word: str) -> bool:
-    return "=" in word or word.startswith(("+", "~"))
 
 
 def _unknown(

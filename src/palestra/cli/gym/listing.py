@@ -109,7 +109,9 @@ def _show_all(components: Sequence[InstalledComponent], what: str, invocation: I
     elif not components:
         say(f"no {what}")
         elsewhere = ""
-        if what == LISTED["environments"]:
+        if invocation.group == "search":
+            elsewhere = f"; {invocation.program} list TYPE lists all of a type: {', '.join(LISTED)}"
+        elif what == LISTED["environments"]:
             elsewhere = (
                 f"; Palestra's own are resources servers: {invocation.program} list "
                 "resources-servers"

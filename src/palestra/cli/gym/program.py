@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
+from palestra.cli.bare_words import is_bare
 from palestra.cli.console import (
     guarded,
     hint_of,
@@ -39,7 +40,7 @@ from palestra.cli.gym.grammar import (
 from palestra.cli.gym.selection import with_config_files
 from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
 from palestra.errors import ConfigError, KnownCause, PalestraError
-from palestra.programs import GROUPS, Command, actions_of, command_at, typed_program
+from palestra.programs import CONFIG_PATHS, GROUPS, Command, actions_of, command_at, typed_program
 from palestra.settings import InvalidSettings
 
 VERSION: Final = "--version"
@@ -150,6 +151,7 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
     on_stdout = stdout_for_json() if invocation.json else nullcontext()
     try:
         with on_stdout:
+            _refuse_bare_words(command, invocation)
             code: int = imported(f"palestra.cli.gym.{command.function}")(
                 invocation, list(invocation.overrides)
             )
@@ -169,6 +171,26 @@ def _exit_code(command: Command, invocation: Invocation) -> int:
         show_error(error)
         return error.exit_code
     return code
+
+
+def _refuse_bare_words(command: Command, invocation: Invocation) -> None:
+    """Raise ConfigError, with the command as it is meant: a word is neither a flag nor an override."""
+    if command.name or not any(map(is_bare, invocation.overrides)):
+        return
+    from palestra.cli.bare_overrides import Called, refuse_bare_overrides
+
+    flags = {flag.key for flag in command.flags}
+    settings = {flag.setting for flag in command.flags if flag.setting}
+    refuse_bare_overrides(
+        Called(
+            (*invocation.program.split(), *command.words.split()),
+            invocation.words,
+            settings | ({CONFIG_PATHS} if "config" in flags else set()),
+            needs_model="model_type" in flags,
+            command=command,
+            overrides=invocation.overrides,
+        )
+    )
 
 
 def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSettings) -> ConfigError:
@@ -195,6 +217,6 @@ def _is_of_a_setting(invocation: Invocation, error: ConfigError) -> bool:
 
 def _show_config_error(error: ConfigError, *, as_json: bool) -> None:
     """Print an error on standard output, or on standard error where only JSON may be on the other."""
-    (notice if as_json else say)(f"Error: {in_words_called(error.message)}")
+    (notice if as_json else say)(f"Error: {error.message_in_words(in_words_called)}")
     if hint := hint_of(error):
         notice(f"hint: {hint}")

@@ -1,6 +1,7 @@
 """The interface of every executor, and the types in which it reports the state of a job."""
 
 import re
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import Final, Protocol
 
 from palestra.cluster.plan import PlannedJob, Run
 from palestra.errors import Layer, RunFailed
-from palestra.system import signal_name
+from palestra.system import how_ended
 
 
 class ClusterUnreachable(RunFailed):
@@ -105,6 +106,6 @@ def killed_by(exit_code: str) -> str:
     ended_by = _SIGNAL.fullmatch(exit_code)
     if ended_by is None:
         return ""
-    name = signal_name(int(ended_by[1]))
-    cause = " (out of memory?)" if name == "SIGKILL" else ""
-    return f"killed by {name}{cause}, no result was written"
+    number = int(ended_by[1])
+    cause = " (out of memory?)" if number == signal.SIGKILL else ""
+    return f"killed by {how_ended(-number)}{cause}, no result was written"

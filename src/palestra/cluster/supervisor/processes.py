@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from palestra.system import become_subreaper, die_with_parent, signal_name, start
+from palestra.system import become_subreaper, die_with_parent, how_ended, start
 
 GRACE_S = 8.0
 """The time between the signal that asks a process to end and SIGKILL."""
@@ -41,7 +41,7 @@ def step_minder(python: str, *, service: bool) -> list[str]:
 def how_it_ended(code: int) -> str:
     """Return an exit code in words."""
     if code < 0:
-        return f"was ended by {signal_name(-code)}"
+        return f"was ended by {how_ended(code)}"
     # What a shell or a minder says of a command that the kernel killed.
     killed = " (SIGKILL: out of memory?)" if code == 128 + signal.SIGKILL else ""
     return f"exited with {code}{killed}"

@@ -30,7 +30,7 @@ from palestra.cluster.supervisor.services import (
     ServiceFailure,
     ServiceState,
 )
-from palestra.system import signal_name
+from palestra.system import how_ended
 
 LOOK_EVERY_S = 0.2
 TOLD_EVERY_S = 5.0
@@ -136,9 +136,9 @@ class Supervision:
 
     def _cancelled(self, addition: str = "") -> JobEnding:
         signals = self._signals
-        by = f"by Slurm ({signal_name(signals.stop)})"
+        by = f"by Slurm ({how_ended(-signals.stop)})"
         if not self._context.slurm_id:
-            by = f"by {signal_name(signals.stop)}"
+            by = f"by {how_ended(-signals.stop)}"
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(signals.stopped_at))
         return JobEnding("cancelled", 128 + signals.stop, f"cancelled {by} at {at}{addition}")
 

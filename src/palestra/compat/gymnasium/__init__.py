@@ -14,9 +14,10 @@ sum of the rewards. A project that has its own `resources_servers/gymnasium` use
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from palestra.compat.nemo_gym.base_resources_server import (
@@ -26,8 +27,9 @@ from palestra.compat.nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from palestra.compat.openai_types.responses import NeMoGymResponse
-from palestra.schema import CREATE_PARAMS, JsonDict
-from palestra.server import SESSION_ID_KEY
+from palestra.errors import status_for
+from palestra.schema import CREATE_PARAMS, VERIFIES_EPISODES, JsonDict
+from palestra.server import SESSION_ID_KEY, no_episode
 
 
 class ResetRequest(BaseModel):
@@ -102,6 +104,11 @@ class GymnasiumServer(SimpleResourcesServer):
         app = super().setup_webserver()
         app.post("/reset")(self._begin)
         app.post("/step")(self._take)
+        kind = type(self)
+        if kind.verify is GymnasiumServer.verify and kind.seed_session is _SEED_SESSION:
+            for route in app.routes:
+                if isinstance(route, APIRoute) and route.path == "/verify":
+                    route.openapi_extra = {VERIFIES_EPISODES: True}
         return app
 
     async def reset(
@@ -128,7 +135,7 @@ class GymnasiumServer(SimpleResourcesServer):
         episode = self._episodes.pop(session_id, None)
         self.session_state.pop(session_id, None)
         if episode is None:
-            raise _no_episode(self.config.name, "/verify")
+            raise self._no_episode("/verify")
         fields = body.model_dump() | episode.last.model_dump(exclude={"observation"})
         return GymnasiumVerifyResponse.model_validate(fields | {"reward": episode.reward})
 
@@ -142,7 +149,7 @@ class GymnasiumServer(SimpleResourcesServer):
         session_id = _session_id(request)
         episode = self._episodes.get(session_id)
         if episode is None:
-            raise _no_episode(self.config.name, "/step")
+            raise self._no_episode("/step")
         observation, reward, terminated, truncated, info = await self.step(
             body.response, episode.metadata, session_id
         )
@@ -155,6 +162,15 @@ class GymnasiumServer(SimpleResourcesServer):
         )
         episode.reward += episode.last.reward
         return episode.last
+
+    def _no_episode(self, path: str) -> Exception:
+        failure = no_episode(self.config.name, path)
+        # A bare app has no envelope for errors of a fleet.
+        is_in_fleet = self.server_client.is_in_fleet is True
+        return failure if is_in_fleet else HTTPException(status_for(failure), failure.message)
+
+
+_SEED_SESSION: Final = GymnasiumServer.seed_session
 
 
 def extract_text(response: NeMoGymResponse) -> str:
@@ -172,10 +188,6 @@ def _metadata(body: ResetRequest) -> JsonDict:
 def _session_id(request: Request) -> str:
     session_id: str = request.session[SESSION_ID_KEY]
     return session_id
-
-
-def _no_episode(server: str, path: str) -> HTTPException:
-    return HTTPException(409, f"{server}{path}: this session has no episode; call /reset first")
 
 
 EnvResetRequest = ResetRequest

@@ -13,7 +13,7 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from palestra.errors import CallError
-from palestra.schema import FAILURE_CLASS, FAILURE_JUDGE_ERROR
+from palestra.schema import FAILURE_CLASS, FAILURE_JUDGE_ERROR, question_text
 
 RESPONSES_PATH = "/v1/responses"
 
@@ -42,6 +42,9 @@ class JudgeError(Exception):
 
     Keyword arguments become attributes of the exception.
     """
+
+    judge_question: str = ""
+    """What the judge was asked; empty when unknown."""
 
     def __init__(self, *args: Any, **details: Any) -> None:
         super().__init__(*(args or (details.get("message", ""),)))
@@ -106,6 +109,14 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
     `response_model` (default `NeMoGymResponse`; None for plain JSON) another type of response.
     """
     call = _Asked(args, kwargs)
+    try:
+        return await _answer(call)
+    except JudgeError as error:
+        error.judge_question = question_text(call.body)
+        raise
+
+
+async def _answer(call: "_Asked") -> Any:
     try:
         reply = await call.client.post(
             server_name=call.server, url_path=call.path, json=call.body, **call.how

@@ -106,7 +106,7 @@ def _lines(path: Path) -> Records:
     with path.open("rb") as file:
         if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
             file.seek(0)
-        yield from jsonl_lines(file)
+        yield from jsonl_lines(file, path=path)
 
 
 def _json(path: Path) -> Records:

@@ -1,5 +1,6 @@
 """Data checks: findings for unusable rows, with the lines and JSON pointers of the problems."""
 
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.quoting import line_of, quote_line
 from palestra.doctor.tabled import tabled
 from palestra.errors import Layer
+from palestra.system import shown
 
 MOST_KINDS: Final = 20
 """Largest number of kinds of problems that get a finding of their own."""
@@ -61,7 +63,8 @@ def _finding(path: Path, what: str, lines: str, numbers: list[int], hint: str) -
         f"{path}: {'line' if len(numbers) == 1 else 'lines'} {lines}: {what}",
         *(quote_row(path, number, pointer=pointer) for number in numbers[:QUOTED]),
     )
-    return replace(finding, next_action=hint or kind.do_of(what))
+    fields = {**kind.fields_in(what), "file": shlex.quote(shown(path))}
+    return replace(finding, next_action=hint or kind.do_with(fields))
 
 
 def quote_row(path: Path, number: int, *, pointer: str = "") -> Quote:

@@ -6,8 +6,8 @@ from palestra.config import ServerType
 from palestra.errors import CallError, CallEvidence, DeadlineExceeded, Hop, InfraError, add_hop
 from palestra.fleet.isolation.link import Ending, Hung, WorkerEnded
 from palestra.sandbox import CRASHES
-from palestra.server import TIME_LIMIT, AuthorsPlace, overran
-from palestra.system import signal_name
+from palestra.server import TIME_LIMIT, overran
+from palestra.system import how_ended
 from palestra.transport import fault_of
 
 MEMORY_MIB: Final = 4096
@@ -40,13 +40,13 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
             return overran(server, path, place, ran_s)
         case WorkerEnded(code, place) if code is not None and -code in CRASHES:
             return fault_of(ServerType.RESOURCES, path)(
-                f"{server}{path} crashed its process by {signal_name(-code)}{_in(place)}",
+                f"{server}{path} crashed its process by {how_ended(code)}{place.in_sentence()}",
                 hint="a crash comes from native code: look at the C extensions that this line "
                 "calls",
                 evidence=CallEvidence(traceback=str(place)),
             )
         case WorkerEnded(code) if code is None or code >= 0:
-            how = "closed its connection to the server" if code is None else f"exit code {code}"
+            how = "closed its connection to the server" if code is None else how_ended(code)
             return fault_of(ServerType.RESOURCES, path)(
                 f"{server}{path} ended its worker process ({how})",
                 hint="look for os._exit, os.close or a library that ends the process",
@@ -54,7 +54,7 @@ def _failure(server: str, path: str, ending: Ending) -> CallError:
         case WorkerEnded(code):
             return InfraError(
                 f"{server}{path}: its worker process was killed from outside, by "
-                f"{signal_name(-(code or 0))}",
+                f"{how_ended(code or 0)}",
                 hint="look for the kernel's out-of-memory message (dmesg)",
             )
         case _:
@@ -67,7 +67,3 @@ def out_of_memory(server: str, path: str) -> CallError:
         f"{server}{path} took more than {MEMORY_MIB} MiB of memory",
         hint=f"use less memory, {_INSIDE} without a limit",
     )
-
-
-def _in(author: AuthorsPlace) -> str:
-    return f" in {author.function}, {author.file}:{author.line}" if author.file else ""

@@ -20,7 +20,7 @@ from palestra.fleet.isolation.wire import (
 )
 from palestra.fleet.isolation.worker_pool import WorkerPool
 from palestra.schema import JsonObject
-from palestra.server import EnvironmentServer, Verdict, refuse_reward
+from palestra.server import EnvironmentServer, Verdict, named_text, refuse_reward
 from palestra.transport import CallContext, current_call
 
 PROGRAM: Final = "palestra.fleet.isolation.verify_worker:verifier_of"
@@ -76,7 +76,7 @@ class WorkerVerifyCalls:
         raise VerifierError(f"{self._server}{VERIFY}: its worker answered what is not an answer")
 
     def _raised(self, name: str, text: str, frames: str) -> CallError:
-        description = f"{name}: {text}"
+        description = named_text(name, text)
         self._errors.note(self._server, VERIFY, name, description, frames)
         message = f"{self._server}{VERIFY} raised {description}"
         return VerifierError(message, evidence=CallEvidence(traceback=frames))

@@ -198,7 +198,7 @@ class MathServer(AttemptsServer):
                 return "out_of_memory", None
             case Crashed():
                 await self._check_expected(task)
-                return f"crashed: {outcome.name}", None
+                return f"crashed: signal {outcome.name}", None
             case Raised(kind="RecursionError"):
                 await self._check_expected(task)
                 return "too_deep", None

@@ -169,7 +169,7 @@ class TextToSqlServer(AttemptsServer):
             case OutOfMemory(limit_mib):
                 return f"more than {limit_mib} MiB"
             case Crashed():
-                return f"SQLite ended by {outcome.name}"
+                return f"SQLite ended by signal {outcome.name}"
             case Raised(kind, message):
                 raise VerifierError(
                     f"comparing the queries raised {kind}: {message}",

@@ -70,7 +70,7 @@ class Completeness:
             raise MergeIncomplete(
                 f"{self.requested - self.ended} of {self.requested} rollouts are missing\n  "
                 + "\n  ".join(self.gaps()),
-                hint="run or --resume those shards, or merge what is there with --allow-partial",
+                hint="run or resume those shards, or merge what is there with --allow-partial",
             )
 
 

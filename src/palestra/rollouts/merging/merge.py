@@ -145,6 +145,7 @@ def _manifest(
         code=", ".join(sorted({manifest.code for manifest in manifests if manifest.code})),
         started_at=earliest.started_at,
         ended_at=max(manifest.ended_at for manifest in manifests),
+        reverify=earliest.reverify,
     )
     with tempfile.TemporaryDirectory() as aside:
         path = Path(aside) / "manifest.json"

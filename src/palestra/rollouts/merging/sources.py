@@ -312,7 +312,7 @@ def _check_manifests(shards: Sequence[ShardToMerge], run_size: RunSize | None) -
             f"{len(others)} of {len(shards)} shards belong to another run than "
             f"{reference.paths.output}\n  " + "\n  ".join(lines[:MOST_NAMED]),
             hint="merge each run separately, or collect those shards again from the same rows "
-            "and settings: to split a run, give each part all rows and its share, `--shard I/N`",
+            "and settings; to split a run, give each part all rows and its share, `--shard I/N`",
         )
 
 

@@ -147,7 +147,7 @@ def _replace(
     if stale and not overwrite:
         raise InputDataError(
             f"{stale[-1]} exists already and has other content",
-            hint="merge to another output, or --overwrite it (it is kept as .bak)",
+            hint="merge to another output, or replace it with --overwrite (it is kept as .bak)",
             cause=KnownCause.OUTPUT_EXISTS,
         )
     check_free(paths.output)

@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 
 import orjson
 
-from palestra.errors import CallError, InputDataError, KnownCause, Outcome, RowIdentity
+from palestra.errors import CallError, InputDataError, KnownCause, Outcome, Phrase, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
 from palestra.rollouts.manifest import differences
 from palestra.rollouts.results import described
@@ -129,7 +129,9 @@ def check_places(
     """Raise InputDataError: writing these files would overwrite existing data."""
     _refuse_sources(paths, sources)
     if overwrite and resume:
-        raise InputDataError("--resume continues, --overwrite starts again: give one of them")
+        raise InputDataError(
+            Phrase("--resume continues, --overwrite starts again: give one of them")
+        )
     if overwrite or (resume and paths.manifest.exists()):
         return
     if paths.partial.exists():

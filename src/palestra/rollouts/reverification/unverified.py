@@ -127,7 +127,7 @@ class UnverifiedAnswers:
                 else:
                     yield _as_rollout(number, row, tasks)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a message for the user with the number of rows."""
         without = self.failed - len(self)
         why = "; {} more failed before the last answer (in the model, in a tool, at the deadline)"

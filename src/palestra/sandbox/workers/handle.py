@@ -24,6 +24,7 @@ from palestra.sandbox.workers.outcomes import (
     WorkersBroken,
 )
 from palestra.sandbox.workers.worker import NO_MEMORY, RAISED, READY, VALUE
+from palestra.system import how_ended
 
 
 @final
@@ -189,8 +190,8 @@ class WorkerHandle:
             return Crashed(-code)
         if code < 0:
             # A cluster that takes a job back says so to each of its processes.
-            raise WorkersBroken(f"a worker was ended from outside, by signal {-code}")
-        raise WorkersBroken(f"a worker ended with exit code {code} while a call was running")
+            raise WorkersBroken(f"a worker was ended from outside, by {how_ended(code)}")
+        raise WorkersBroken(f"a worker ended with {how_ended(code)} while a call was running")
 
     async def exit_code(self) -> int | None:
         """Read the worker's exit code from the nursery; None when the nursery has ended too."""

@@ -48,7 +48,7 @@ class Crashed:
 
     @property
     def name(self) -> str:
-        """The signal's name, such as `SIGSEGV`, or `signal 99` for a signal without a name."""
+        """The signal's name, such as `SIGSEGV`, or its number for a signal without a name."""
         return signal_name(self.signal)
 
 

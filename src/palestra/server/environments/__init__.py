@@ -6,7 +6,10 @@ task           the task row, read-only
 own_settings   the annotated attributes of a class, as settings
 records        read the rows of `data`: a list, a file, the hub, a function
 prompts        make the messages of a row from the templates
-method_checks  check an author's methods: `self`, types of tools, shadowed fields
+method_checks  check an author's methods: `self`, types of tools
+shadowed_fields  warn of fields of the rows that a parameter hides
+method_calls   check that a rollout can call an author's methods
+attribute_types  check the values of the attributes: the prompt is a text
 awaiting       refuse calls of the judge and the sandbox without `await`
 definition     a class with its settings: its checks and its task rows
 returned_values  whether `verify` returns nothing but numbers, by its code

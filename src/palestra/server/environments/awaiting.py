@@ -2,17 +2,15 @@
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 from palestra.errors import ConfigError, VerifierError
-from palestra.server.environments.method_checks import place_of
+from palestra.server.author_code import FUNCTION_TREES, AuthorCode, FunctionTree, place_of
 
 _SERVICES: Final = frozenset({"judge", "sandbox"})
 _CONVERSIONS: Final = frozenset({"bool", "float", "int", "str"})
 _USES: Final = (ast.UnaryOp, ast.Compare, ast.BinOp)
-_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 AWAIT: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
 
 
@@ -36,46 +34,39 @@ def refuse_judge(function: Callable[..., Any]) -> NoReturn:
     )
 
 
-def refuse_unawaited(function: Callable[..., Any], name: str, *, has_judge: bool) -> None:
-    """Raise ConfigError when an author's method uses a call of `self.judge` or `self.sandbox` as if
+def refuse_unawaited(code: AuthorCode, name: str, *, has_judge: bool) -> None:
+    """Raise ConfigError when the code of an author's method uses a call of `self.judge` or `self.sandbox` as if
     it were the result.
 
     `has_judge`: whether a call of the judge could be awaited elsewhere. It could not where the method
     runs in a worker process that has no judge.
     """
-    code = _code_of(function)
-    if code is None:
+    if code.tree is None:
         return
-    calls = _unawaited(code) if has_judge else _judge_calls(code)
+    calls = _unawaited(code.tree) if has_judge else _judge_calls(code.tree)
     if (call := next(calls, None)) is not None:
         raise ConfigError(
-            f"{place_of(function)}{name} uses {ast.unparse(call.func)}(…) without await: what it "
+            f"{code.place}{name} uses {ast.unparse(call.func)}(…) without await: what it "
             "uses is not the result",
             hint=AWAIT,
         )
 
 
-def _code_of(function: Callable[..., Any]) -> ast.AST | None:
-    try:
-        [code] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return None  # without a file, or within an expression
-    return code if isinstance(code, ast.FunctionDef | ast.AsyncFunctionDef) else None
-
-
-def _judge_calls(code: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(code):
+def _judge_calls(tree: FunctionTree) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
         if _is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
             yield node
-    yield from _unawaited(code)
+    yield from _unawaited(tree)
 
 
-def _unawaited(code: ast.AST) -> Iterator[ast.Call]:
+def _unawaited(tree: FunctionTree) -> Iterator[ast.Call]:
     """Yield calls of services where a value is needed, not an awaitable."""
-    scopes = (node for node in ast.walk(code) if isinstance(node, _SCOPES) and node is not code)
+    scopes = (
+        node for node in ast.walk(tree) if isinstance(node, FUNCTION_TREES) and node is not tree
+    )
     inner = {id(node) for scope in scopes for node in ast.walk(scope)}
-    is_async = isinstance(code, ast.AsyncFunctionDef)
-    for node in ast.walk(code):
+    is_async = isinstance(tree, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
         for value in _values_used(node, is_async=is_async and id(node) not in inner):
             yield from filter(_is_service_call, _results(value))
 

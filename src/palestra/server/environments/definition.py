@@ -3,35 +3,54 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
 
 from palestra.errors import ConfigError, InputDataError
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, encode_json, response_of
+from palestra.schema import (
+    CREATE_PARAMS,
+    TOOL_NAME_RULE,
+    JsonDict,
+    JsonObject,
+    Response,
+    WireModel,
+    encode_json,
+    is_tool_name,
+    response_of,
+    short_repr,
+    to_plain,
+)
+from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
 from palestra.server.environments.attribute_slips import refuse_slips
+from palestra.server.environments.attribute_types import refuse_wrong_values
 from palestra.server.environments.awaiting import refuse_unawaited
-from palestra.server.environments.environment import Environment, class_of, made
+from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of, made
+from palestra.server.environments.method_calls import (
+    refuse_positional_only,
+    refuse_uncallable_init,
+    refuse_yield,
+)
 from palestra.server.environments.method_checks import (
-    place_of,
     refuse_missing_self,
     refuse_unreadable_types,
-    shadowed_fields,
 )
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
-from palestra.server.environments.records import RowPlaces, rows_of
+from palestra.server.environments.records import RowPlaces, plain_row, rows_of
 from palestra.server.environments.returned_values import returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
+from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
+from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
 from palestra.server.tools import (
     has_description,
-    is_tool,
     tool_schema,
+    tools_of,
     untyped_parameters,
 )
 
@@ -51,6 +70,8 @@ OWN_PATHS: Final = frozenset(
 """Paths of an environment's server, which no tool may have."""
 _SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+_MAY_YIELD: Final = (GOLD, MESSAGES)
+"""Methods whose items are wanted."""
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
 _CLASS_FORM: Final = (
     "a decorated function has no settings: write a class with annotated attributes, such as "
@@ -75,6 +96,8 @@ class EnvironmentDefinition:
     folder: Path = field(default_factory=Path)
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings with their values."""
+    files: AuthorFiles = field(default_factory=AuthorFiles, repr=False, compare=False)
+    """Read the author's code."""
 
     @classmethod
     def of(
@@ -97,22 +120,27 @@ class EnvironmentDefinition:
                 hint="subclass palestra.Environment, or decorate a function with "
                 "@palestra.environment",
             )
-        refuse_slips(own_class, Environment)
-        is_function = isinstance(inspect.getattr_static(own_class, VERIFY, None), staticmethod)
+        files = AuthorFiles()
+        refuse_slips(own_class, Environment, files)
         values = checked(
             own_class,
             Environment,
             settings or {},
-            how_to_add=_CLASS_FORM if is_function else _ATTRIBUTE,
+            how_to_add=_CLASS_FORM if hasattr(own_class, FUNCTION_MARK) else _ATTRIBUTE,
         )
         defaults = {key: getattr(own_class, key) for key in settings_of(own_class, Environment)}
         configured: Any = type(
             own_class.__name__,
             (own_class,),
-            {**values, "__module__": own_class.__module__, "__doc__": own_class.__doc__},
+            {
+                **values,
+                **_as_functions(own_class),
+                "__module__": own_class.__module__,
+                "__doc__": own_class.__doc__,
+            },
         )
         label = name or own_class.__name__
-        definition = cls(configured, label, folder or Path(), {**defaults, **values})
+        definition = cls(configured, label, folder or Path(), {**defaults, **values}, files)
         definition._check_parts()
         return definition
 
@@ -124,12 +152,14 @@ class EnvironmentDefinition:
                 hint="def verify(self, answer, task): return …",
             )
         refuse_missing_self(cls, FILLED, self.tools)
+        refuse_wrong_values(cls, self.name)
+        self._refuse_uncallable()
         awaited = [name for name in _NEVER_AWAITED if self.has(name) and is_async(self.plain(name))]
         if awaited:
             raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
         if problem := weights_problem(cls.weights):
             raise ConfigError(f"{self.name}: {problem}", hint='weights = {"correct": 1.0}')
-        if cls.weights and returns_only_numbers(self.plain(VERIFY)):
+        if cls.weights and returns_only_numbers(self.plain(VERIFY), self._code(VERIFY)):
             raise ConfigError(
                 f"{self.name} has weights, but its verify returns a number, so that they have no "
                 "effect",
@@ -145,14 +175,21 @@ class EnvironmentDefinition:
         refuse_unreadable_types(self.tools)
         for name in (START, VERIFY, REPLY, *self.tools):
             if self.has(name):
-                function = self.plain(name)
-                has_judge = is_async(function) or self.has_state or not cls.isolated
-                refuse_unawaited(function, name, has_judge=has_judge)
+                has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
+                refuse_unawaited(self._code(name), name, has_judge=has_judge)
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
         ):
             raise ConfigError(f"{self.name}: max_turns must be a number from 1 on, not {limit!r}")
+
+    def _refuse_uncallable(self) -> None:
+        """Raise ConfigError when a method cannot be called in the way that a rollout calls it."""
+        refuse_uncallable_init(self.cls)
+        for name in (*filter(self.has, FILLED), *self.tools):
+            refuse_positional_only(name, self.plain(name), getattr(self._unused, name))
+            if name not in _MAY_YIELD:
+                refuse_yield(name, self.plain(name))
 
     def _refuse_untyped_tools(self) -> None:
         untyped = {name: untyped_parameters(function) for name, function in self.tools.items()}
@@ -170,12 +207,37 @@ class EnvironmentDefinition:
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence for each tool without a docstring."""
-        return tuple(
+        """Return a sentence for each tool without a docstring, or with a name that some providers
+        refuse.
+        """
+        undescribed = (
             f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
             for name, function in self.tools.items()
             if not has_description(function)
         )
+        refused = (
+            f"{place_of(function)}the tool {name} has a name that OpenAI and Anthropic refuse: "
+            f"{TOOL_NAME_RULE}"
+            for name, function in self.tools.items()
+            if not is_tool_name(name)
+        )
+        return (*undescribed, *refused)
+
+    def _unasked(self, rows: Sequence[JsonObject], row_places: RowPlaces) -> Iterator[str]:
+        """Yield a sentence for each template that says None in some rows, and for an empty prompt."""
+        prompt = None if self.has(MESSAGES) else self._prompt
+        for template in filter(None, (prompt, self._system)):
+            for name, numbers in template.null_fields(rows).items():
+                yield (
+                    f"{template.name} says None in {_counted_rows(numbers, rows, row_places)}, where "
+                    f"{name} is null; write a text there, or leave these rows out"
+                )
+        if prompt is not None and (numbers := prompt.blank_rows(rows)):
+            fields = f" with an empty {' and '.join(prompt.fields())}" if prompt.fields() else ""
+            yield (
+                f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
+                "a text there, or leave these rows out"
+            )
 
     def _shadowed(self, rows: Iterable[JsonObject]) -> Iterator[str]:
         """Yield a sentence for each parameter that a field of `rows` seems to fill, but does not."""
@@ -189,7 +251,9 @@ class EnvironmentDefinition:
         for name, filled_names in FILLED.items():
             if self.has(name):
                 parameters = filled_names & self.parameters(name).names
-                yield from shadowed_fields(name, self.plain(name), parameters, fields)
+                yield from shadowed_fields(
+                    name, self._code(name), parameters, fields, self._methods
+                )
 
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
@@ -198,6 +262,21 @@ class EnvironmentDefinition:
     def plain(self, name: str) -> Any:
         """Return the author's function, as an attribute of the class."""
         return getattr(self.cls, name)
+
+    def _code(self, name: str) -> AuthorCode:
+        """Return the code of the author's function `name`."""
+        return self.files.code_of(self.plain(name))
+
+    @cached_property
+    def _methods(self) -> dict[str, AuthorCode]:
+        """The code of each function of the author's class and its bases, by name."""
+        owners = [owner for owner in self.cls.__mro__ if owner not in Environment.__mro__]
+        members = {name: value for owner in reversed(owners) for name, value in vars(owner).items()}
+        return {
+            name: self.files.code_of(member)
+            for name, member in members.items()
+            if code_of(member) is not None
+        }
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
@@ -208,7 +287,7 @@ class EnvironmentDefinition:
     @property
     def is_function(self) -> bool:
         """Whether the environment is a decorated function, so that there is no object."""
-        return isinstance(inspect.getattr_static(self.cls, VERIFY), staticmethod)
+        return hasattr(self.cls, FUNCTION_MARK)
 
     @cached_property
     def _unused(self) -> Environment:
@@ -218,8 +297,7 @@ class EnvironmentDefinition:
     @cached_property
     def tools(self) -> dict[str, Any]:
         """The author's tools by name, as attributes of the class."""
-        members = inspect.getmembers(self.cls, is_tool)
-        return {name: function for name, function in members if callable(function)}
+        return tools_of(self.cls)
 
     @property
     def has_state(self) -> bool:
@@ -268,7 +346,7 @@ class EnvironmentDefinition:
         fields = [task_fields(row) for row in raw_rows]
         self._check(raw_rows, fields, row_places)
         if warn is not None:
-            for sentence in self._shadowed(raw_rows):
+            for sentence in (*self._shadowed(raw_rows), *self._unasked(fields, row_places)):
                 warn(sentence)
             if records is None and (equal_rows := _equal_rows(raw_rows)):
                 verb = "equals" if equal_rows == 1 else "equal"
@@ -276,15 +354,19 @@ class EnvironmentDefinition:
                     f"{equal_rows} of the {len(raw_rows)} rows of {self.name} {verb} an earlier one: "
                     "equal rows are one task, with more rollouts"
                 )
-        tools = [tool_schema(function) for function in self.tools.values()]
+        tools = orjson.loads(encode_json([tool_schema(tool) for tool in self.tools.values()]))
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
+            label = partial(_row_label, self.name, row_places, number)
+            # The prompt shows what the verifier gets.
+            plain_fields = plain_row(own_fields, label)
             params = dict(row.get(CREATE_PARAMS) or {})
-            messages = self._messages(own_fields, number)
+            messages = self._messages(plain_fields, number)
             if messages is not None:
                 params["input"] = messages
+            params = plain_row(to_plain(params), partial(label, f"{CREATE_PARAMS} of "))
             if tools:
                 params["tools"] = tools
-            yield _plain({CREATE_PARAMS: params, **own_fields}, self.name, number)
+            yield {CREATE_PARAMS: params, **plain_fields}
 
     def _refuse_reserved(self, rows: Sequence[JsonObject]) -> None:
         reserved = reserved_fields(name for row in rows for name in row)
@@ -308,7 +390,7 @@ class EnvironmentDefinition:
         for name, filled_names in FILLED.items():
             if self.has(name):
                 self.parameters(name).check(fields, filled_names, row_places)
-        for template in self._templates:
+        for template in filter(None, (*self._templates, self._gold)):
             template.check(fields, row_places)
         lacking = [n for n, row in enumerate(rows) if not _has_input(row)]
         if lacking and not self._has_prompt:
@@ -334,6 +416,13 @@ class EnvironmentDefinition:
     def _system(self) -> Template | None:
         text = self.cls.system
         return Template(text, f"the system message of {self.name}") if text else None
+
+    @property
+    def _gold(self) -> Template | None:
+        text = getattr(self.cls, GOLD, None)
+        if not isinstance(text, str) or not text:
+            return None
+        return Template(text, f"gold of {self.name}", as_json=True)
 
     def _messages(self, row: JsonObject, number: int) -> list[JsonDict] | None:
         """Return the messages of a row; None when the row brings its own."""
@@ -366,18 +455,40 @@ class EnvironmentDefinition:
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
         own_fields = task_fields(row)
-        answer = getattr(self.cls, GOLD, None)
-        if not answer:
+        if self._gold is not None:
+            return response_of(self._gold.filled(own_fields, 0))
+        if not self.has(GOLD):
             return None
-        if isinstance(answer, str):
-            template = Template(answer, f"gold of {self.name}", as_json=True)
-            return response_of(template.filled(own_fields, 0))
         returned = self.call_plainly(GOLD, own_fields, where="a row")
-        if returned is None:
-            return None
-        if isinstance(returned, Response):
+        if returned is None or isinstance(returned, Response):
             return returned
-        return response_of(*([returned] if isinstance(returned, str) else returned))
+        items = [returned]
+        if isinstance(returned, Iterable) and not isinstance(returned, str | Mapping | WireModel):
+            items = list(returned)
+        if not all(isinstance(item, str | WireModel) for item in items):
+            raise InputDataError(
+                f"gold of {self.name} returned {short_repr(returned)}",
+                hint='return a text, or calls and texts: [call("take", name="apple"), "Done."]',
+            )
+        return response_of(*items)
+
+
+def _as_functions(cls: type[Environment]) -> dict[str, Any]:
+    """Return the tools and the methods of an author's class that are no plain functions there, as
+    functions. A static or class method that is no tool stays what it is.
+    """
+    functions = {
+        name: function
+        for name, function in tools_of(cls).items()
+        if inspect.getattr_static(cls, name) is not function
+    }
+    for name in FILLED:
+        member = inspect.getattr_static(cls, name, None)
+        if member is not None and not isinstance(member, str):
+            refuse_form(cls, name)
+            if is_partial_or_object(member):
+                functions[name] = as_function(cls, name)
+    return functions
 
 
 def _equal_rows(rows: Sequence[JsonObject]) -> int:
@@ -394,21 +505,10 @@ def _has_input(row: JsonObject) -> bool:
     return isinstance(params, Mapping) and bool(params.get("input"))
 
 
-def _plain(row: JsonDict, owner: str, number: int) -> JsonDict:
-    """Return the row as plain JSON values. Raises InputDataError: a field is none."""
-    try:
-        return orjson.loads(encode_json(row))  # type: ignore[no-any-return]
-    except (TypeError, ValueError) as error:
-        bad = next((name for name, value in row.items() if not _is_json(value)), "")
-        raise InputDataError(
-            f"row {number} of {owner} cannot be written as JSON: field {bad!r}: {error}",
-            hint="rows hold texts, numbers, booleans, lists and mappings",
-        ) from None
+def _counted_rows(numbers: Sequence[int], rows: Sequence[JsonObject], row_places: RowPlaces) -> str:
+    """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
+    return f"{len(numbers)} of the {len(rows)} rows ({row_places.of(numbers[0])} is the first)"
 
 
-def _is_json(value: Any) -> bool:
-    try:
-        encode_json(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _row_label(owner: str, row_places: RowPlaces, number: int, part: str = "") -> str:
+    return f"{owner}: {part}{row_places.of(number)}"

@@ -14,12 +14,11 @@ The same as a function:
         return answer.strip() == expected
 """
 
+import contextlib
 import functools
 import inspect
 import random
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -27,14 +26,16 @@ from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.sandbox import Sandbox
 from palestra.schema import FunctionCall, JsonObject, called
+from palestra.server.author_code import calling_place, layers_of
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.reward_rules import RewardRules
-from palestra.system import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MARK: Final = "__palestra_environment__"
 """The attribute of a decorated function that holds its class."""
+FUNCTION_MARK: Final = "_palestra_function"
+"""The attribute of a class that was made of a decorated function."""
 _SERVICES: Final = "_palestra_services"
 
 
@@ -56,8 +57,8 @@ class Environment:
     """
 
     data: Any = ()
-    """The task rows: a list; a path of `.jsonl`, `.json`, `.csv`, `.tsv` or `.parquet`, also with
-    `.gz` or `.zst`, relative to the file, or a glob of such paths;
+    """The task rows: a list; a table, such as one of pandas; a path of `.jsonl`, `.json`, `.csv`,
+    `.tsv` or `.parquet`, also with `.gz` or `.zst`, relative to the file, or a glob of such paths;
     `hf:org/name[@revision][:config][/split]`; or a function that yields rows."""
     prompt: str = ""
     """The user message, with `{field}` placeholders. Rows without a prompt of the environment bring
@@ -121,8 +122,7 @@ def _explained(function: F) -> F:
         unknown = [name for name in values if name not in parameters]
         if not positional and not unknown and "data" in values:
             return function(**values)
-        frame = sys._getframe(1)  # noqa: SLF001  # there is no public name for it
-        where = f"{shown(Path(frame.f_code.co_filename))}:{frame.f_lineno}: @environment"
+        where = f"{calling_place()}: @environment"
         if unknown:
             near = "; did you mean 'data'?" if unknown[0].startswith("data") else ""
             raise ConfigError(
@@ -163,27 +163,30 @@ def environment(
         "prompt": prompt,
         "system": system,
         "weights": weights or {},
-        "reward_rules": reward_rules or RewardRules(),
+        "reward_rules": RewardRules() if reward_rules is None else reward_rules,
         "isolated": isolated,
     }
     if gold:
         parts["gold"] = staticmethod(gold) if callable(gold) else gold
 
     def decorate(function: F) -> F:
-        label = name or getattr(function, "__name__", "verify")
+        innermost = layers_of(function)[-1]
         members = {
             **parts,
+            FUNCTION_MARK: True,
             "verify": staticmethod(function),
-            "__module__": getattr(function, "__module__", __name__),
-            "__doc__": function.__doc__,
+            "__module__": getattr(innermost, "__module__", __name__),
+            "__doc__": innermost.__doc__,
         }
-        try:
-            setattr(function, MARK, type(label, (Environment,), members))
-        except AttributeError:
-            raise ConfigError(
-                f"@environment cannot decorate {function!r}", hint="decorate a function"
-            ) from None
-        return function
+        label = name or getattr(innermost, "__name__", "verify")
+        if not isinstance(function, type):
+            with contextlib.suppress(AttributeError):
+                setattr(function, MARK, type(label, (Environment,), members))
+                return function
+        raise ConfigError(
+            f"{calling_place()}: @environment cannot decorate {function!r}",
+            hint="decorate a function; a class is one of palestra.Environment",
+        )
 
     return decorate
 

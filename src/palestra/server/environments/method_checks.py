@@ -1,34 +1,16 @@
-"""Check an author's methods before anything runs: `self`, the types of tools, shadowed fields."""
+"""Check an author's methods before anything runs: `self`, and the types of tools."""
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from types import CodeType
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from palestra.config import is_one_slip
 from palestra.errors import ConfigError
-from palestra.server.author_calls import code_of
-from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK
+from palestra.server.author_code import place_of
+from palestra.server.environments.parameters import MEANINGS
+from palestra.server.method_forms import SELF, SELF_NAMES
 from palestra.server.tools import type_problem
-from palestra.system import shown
-
-SELF: Final = "self"
-_SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
-"""First parameters that mean the object, also where a row has a field of this name."""
-_MEANINGS: Final[Mapping[str, str]] = {
-    TASK: "the whole row",
-    ANSWER: "the text of the model's last message",
-    RESPONSE: "the trajectory",
-}
-"""What the parameters are that a field of the same name does not fill."""
-
-
-def place_of(function: Callable[..., Any]) -> str:
-    """Return the file and the line of an author's function, for the beginning of a message."""
-    code = code_of(function)
-    return "" if code is None else f"{shown(Path(code.co_filename))}:{code.co_firstlineno}: "
 
 
 def refuse_missing_self(
@@ -39,7 +21,7 @@ def refuse_missing_self(
     Its first parameter would be filled with the object, whatever its name. `fields`: the fields of
     the rows, once they are known. A first parameter with the name of none of them may be the object.
     """
-    row_fields = frozenset(fields) - _SELF_NAMES
+    row_fields = frozenset(fields) - SELF_NAMES
     for name in (*methods, *tools):
         function = inspect.getattr_static(cls, name, None)
         if not inspect.isfunction(function):
@@ -59,8 +41,8 @@ def refuse_missing_self(
 
 
 def _is_filled_by_name(name: str) -> bool:
-    return name not in _SELF_NAMES and (
-        name in _MEANINGS or any(is_one_slip(name, filled) for filled in _MEANINGS)
+    return name not in SELF_NAMES and (
+        name in MEANINGS or any(is_one_slip(name, filled) for filled in MEANINGS)
     )
 
 
@@ -93,37 +75,3 @@ def refuse_unreadable_types(tools: Mapping[str, Callable[..., Any]]) -> None:
             hint="import or define the type where the file begins, or write a plain one: str, int, "
             "float, bool, list[str], dict[str, int], Literal, a dataclass or a pydantic model",
         )
-
-
-def shadowed_fields(
-    name: str, function: Callable[..., Any], parameters: Iterable[str], fields: Iterable[str]
-) -> Iterator[str]:
-    """Yield a sentence for each parameter that a field of the rows has the name of, and that is
-    filled with something else.
-
-    None for code that names the field, such as `task["answer"]`: its author knows.
-    """
-    row_fields = frozenset(fields)
-    texts = _texts_in(code_of(function))
-    for parameter in sorted(_MEANINGS.keys() & parameters & row_fields):
-        # Code that names a field of the task knows that `task` is the row.
-        field_names = row_fields if parameter == TASK else {parameter}
-        if not texts & field_names:
-            cure = (
-                "rename the field, which no task has"
-                if parameter == RESPONSE
-                else f'the field is task["{parameter}"] (add the parameter task), or rename it'
-            )
-            yield (
-                f"{place_of(function)}the rows have a field {parameter!r}, but the parameter "
-                f"{parameter} of {name} is {_MEANINGS[parameter]}; {cure}"
-            )
-
-
-def _texts_in(code: CodeType | None) -> frozenset[str]:
-    """Return the texts that a code contains, with those of the functions in it."""
-    if code is None:
-        return frozenset()
-    own_texts = frozenset(value for value in code.co_consts if isinstance(value, str))
-    inner = (_texts_in(value) for value in code.co_consts if isinstance(value, CodeType))
-    return own_texts.union(*inner)

@@ -12,6 +12,12 @@ from palestra.server.environments.records import RowPlaces
 TASK: Final = "task"
 ANSWER: Final = "answer"
 RESPONSE: Final = "response"
+MEANINGS: Final[Mapping[str, str]] = {
+    TASK: "the whole row",
+    ANSWER: "the text of the model's last message",
+    RESPONSE: "the trajectory",
+}
+"""What the parameters are that a field of the same name does not fill."""
 
 _SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 

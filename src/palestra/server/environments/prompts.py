@@ -3,6 +3,7 @@
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -30,7 +31,7 @@ class Template:
 
         `row_places`: where the rows are.
         """
-        names = self._fields()
+        names = self.fields()
         row_fields = frozenset[str]().union(*rows)
         unknown = [name for name in names if name not in row_fields]
         if unknown and rows:
@@ -66,7 +67,26 @@ class Template:
                 hint=_BRACES,
             ) from None
 
-    def _fields(self) -> list[str]:
+    def null_fields(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+        """Return the placeholders that are filled with None, each with the numbers of the rows."""
+        nulls: dict[str, list[int]] = {}
+        names = dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(self.text) if name)
+        for number, row in enumerate(rows):
+            for name in names:
+                with suppress(LookupError, ValueError, AttributeError, TypeError):
+                    if string.Formatter().get_field(name, (), row)[0] is None:
+                        nulls.setdefault(name, []).append(number)
+        return nulls
+
+    def blank_rows(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the numbers of the rows with which the text is blank."""
+        if any(literal.strip() for literal, *_ in string.Formatter().parse(self.text)):
+            return []  # most templates: no need to fill them
+        texts = (self.filled(row, number) for number, row in enumerate(rows))
+        return [number for number, text in enumerate(texts) if not text.strip()]
+
+    def fields(self) -> list[str]:
+        """Return the fields of the row that the text shows. Raises InputDataError: it is no template."""
         try:
             parsed = list(string.Formatter().parse(self.text))
         except ValueError as error:

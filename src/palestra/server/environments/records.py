@@ -1,4 +1,6 @@
-"""Read the rows that an environment's `data` names: a list, files, a split of the hub, a function."""
+"""Read the rows that an environment's `data` names: a list or a table, files, a split of the hub, a
+function.
+"""
 
 import logging
 import os
@@ -9,8 +11,10 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
+
 from palestra.errors import InputDataError
-from palestra.schema import JsonObject
+from palestra.schema import JsonDict, JsonObject, encode_json, json_misfit
 from palestra.settings import existing_paths
 from palestra.system import shown
 
@@ -18,7 +22,7 @@ HUB: Final = "hf:"
 HUB_DEADLINE_S: Final = 20.0
 """How long the hub may fail without progress: a person waits for the run to begin."""
 logger: Final = logging.getLogger("palestra.server")
-_KINDS: Final = "a list of rows, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
+_KINDS: Final = "a list of rows, a table of pandas, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
 
 def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObject]:
@@ -38,11 +42,47 @@ def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObj
             )
         return file_rows
     rows = _called(data, owner) if callable(data) else data
+    if (records := table_rows(rows)) is not None:
+        rows = records
     if isinstance(rows, Mapping | str) or not isinstance(rows, Iterable):
         raise InputDataError(
             f"data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
         )
     return list(_mappings(rows, owner))
+
+
+def table_rows(value: Any) -> list[Any] | None:
+    """Return the rows of a table of pandas, Polars or PyArrow as mappings; None for another value.
+
+    Its items would be the columns.
+    """
+    if not hasattr(value, "columns"):
+        return None
+    for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):
+        if callable(method := getattr(value, name, None)):
+            return list(method(*arguments))
+    return None
+
+
+def plain_row(row: JsonObject, label: Callable[[], str]) -> JsonDict:
+    """Return a row as it is after it was written as JSON and read again. `label`: where it is, for
+    messages.
+
+    Raises InputDataError: a value would be another one then, so that the verifier would not see what
+    the author wrote.
+    """
+    reason = ""
+    try:
+        plain: JsonDict | None = orjson.loads(encode_json(row))
+    except (TypeError, ValueError) as error:
+        plain, reason = None, str(error)
+    if plain is not None and plain == row:
+        return plain
+    misfit = json_misfit(row, exact=True)
+    raise InputDataError(
+        f"{label()} cannot be JSON: {misfit.problem if misfit else reason}",
+        hint=misfit.cure if misfit else "",
+    )
 
 
 def _refuse_missing(text: str, folder: Path, owner: str) -> None:

@@ -1,19 +1,19 @@
 """Whether an author's `verify` returns nothing but numbers, by its code."""
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
 from typing import Any, Final
 
+from palestra.server.author_code import FUNCTION_TREES, AuthorCode
+
 _NUMBERS: Final = (float, int, bool)
 _NUMBER_CALLS: Final = frozenset({"float", "int", "bool", "isinstance", "len"})
-_OWN_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_OWN_SCOPES: Final = (*FUNCTION_TREES, ast.ClassDef)
 
 
-def returns_only_numbers(function: Any) -> bool:
+def returns_only_numbers(function: Any, code: AuthorCode) -> bool:
     """Whether it is certain that each value that `function` returns is a number or a bool, by its
-    annotation, else by its `return` statements.
+    annotation, else by the `return` statements of its `code`.
 
     It is never certain for a decorated function: its decorator may return something else.
     """
@@ -22,18 +22,17 @@ def returns_only_numbers(function: Any) -> bool:
     annotation = getattr(function, "__annotations__", {}).get("return")
     if any(annotation is kind or annotation == kind.__name__ for kind in _NUMBERS):
         return True
-    values = [_is_number(node) for node in _returned(function)]
+    values = [_is_number(node) for node in _returned(code)]
     return bool(values) and all(values)
 
 
-def _returned(function: Any) -> Iterator[ast.expr | None]:
-    try:
-        [code] = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return  # without a file, or within an expression
-    if not isinstance(code, ast.FunctionDef | ast.AsyncFunctionDef):
+def _returned(code: AuthorCode) -> Iterator[ast.expr | None]:
+    if code.tree is None:
         return
-    nodes: list[ast.AST] = list(code.body)
+    if isinstance(code.tree, ast.Lambda):
+        yield code.tree.body
+        return
+    nodes: list[ast.AST] = list(code.tree.body)
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.Return):

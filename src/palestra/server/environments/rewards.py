@@ -1,8 +1,9 @@
 """What an author's `verify` returned, as a reward with its components."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
 from typing import Any, Final
@@ -15,8 +16,10 @@ from palestra.schema import (
     REWARD_COMPONENTS,
     JsonObject,
     UnusedWeights,
+    WeightUse,
     is_infinite,
     no_reward,
+    short_repr,
 )
 from palestra.server.environments.awaiting import refuse_coroutine
 
@@ -43,6 +46,11 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
     most likely a slip of a component's name.
     """
     refuse_coroutine(returned, where)
+    if isinstance(returned, Generator | AsyncGenerator):
+        raise VerifierError(
+            f"{where} returned a generator, which is not a reward",
+            hint="a function with a yield returns a generator: write return",
+        )
     if not isinstance(returned, Mapping):
         number = _number(returned)
         return Verdict(returned if number is None else number)
@@ -53,11 +61,23 @@ def verdict_of(returned: Any, weights: Mapping[str, float], where: str) -> Verdi
         )
     for value in returned.values():
         refuse_coroutine(value, where)
+    _refuse_names(returned, where)
     values = {str(name): _component(name, value, where) for name, value in returned.items()}
     _refuse_slips(values, weights, where)
     if (reward := values.pop(REWARD, None)) is None:
         reward = _weighted_sum(values, weights, where)
     return Verdict(reward, values or None)
+
+
+def _refuse_names(names: Iterable[Any], where: str) -> None:
+    """Raise VerifierError when the name of a component is no text, or is blank."""
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise VerifierError(
+                f"{where} returned a component named {short_repr(name)}: a name is a text that is not "
+                "blank",
+                hint='return components by name: {"correct": 1.0, "short": 0.5}',
+            )
 
 
 def _weighted_sum(values: Mapping[str, float], weights: Mapping[str, float], where: str) -> float:
@@ -91,11 +111,11 @@ def unused_weights(
     """Return which weights no verify response of a run has a component for; None when all have one,
     and when no row was verified.
     """
-    verified = [row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER}]
-    if not verified:
-        return None
-    names = {name for row in verified for name in row.get(REWARD_COMPONENTS) or ()}
-    return UnusedWeights.of(owner, without_component(weights, ()), names)
+    verified = (row for row in responses if row.keys() & {REWARD_COMPONENTS, EXTRACTED_ANSWER})
+    use = WeightUse()
+    for row in verified:
+        use.add(owner, without_component(weights, ()), row.get(REWARD_COMPONENTS))
+    return next(use.unused(), None)
 
 
 def _refuse_slips(names: Collection[str], weights: Mapping[str, float], where: str) -> None:
@@ -146,7 +166,7 @@ def _number(value: Any) -> float | None:
     """Return a finite number or a bool of any library, such as NumPy, as a float; None for other
     values.
     """
-    is_number = isinstance(value, Real) or type(value).__name__ in {"bool", "bool_"}
+    is_number = isinstance(value, Real | Decimal) or type(value).__name__ in {"bool", "bool_"}
     return float(value) if is_number and not is_infinite(value) else None
 
 

@@ -38,7 +38,8 @@ from palestra.schema import (
 )
 from palestra.server.agent import ServerReference
 from palestra.server.author_calls import VERIFY as VERIFY_PATH
-from palestra.server.author_calls import Aside, AuthorMethod, code_of, is_authors_file
+from palestra.server.author_calls import Aside, AuthorMethod, is_authors_file
+from palestra.server.author_code import code_of
 from palestra.server.endpoints import Endpoint
 from palestra.server.environments.definition import (
     FILLED,

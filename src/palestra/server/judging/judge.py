@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Self, final
 from pydantic import Field, PrivateAttr, model_validator
 
 from palestra.config import PACKAGE_ROOT, resolve_path
-from palestra.errors import JudgeFailure, KnownCause, excerpt
+from palestra.errors import CallError, JudgeFailure, KnownCause, add_question, excerpt
 from palestra.schema import (
     CONTEXT_FULL,
     JsonObject,
@@ -28,6 +28,7 @@ from palestra.schema import (
     Response,
     ResponseCreateParams,
     WireModel,
+    question_text,
     to_plain,
 )
 from palestra.server.agent import ServerReference
@@ -40,6 +41,7 @@ from palestra.server.judging.questions import (
     read_verdict,
 )
 from palestra.server.resources_server import ResourcesServerConfig
+from palestra.settings import ASK_A_JUDGE, JUDGE_OPTION
 from palestra.transport import ServerClient
 
 _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -199,7 +201,7 @@ class Judge:
         if not self.present():
             raise JudgeFailure(
                 f"there is no judge to ask: no model instance is named {self.name!r}",
-                hint="name the judge's model: `palestra eval --judge PROVIDER:NAME@URL`",
+                hint=f"name the judge's model: `palestra eval {JUDGE_OPTION}`",
                 cause=KnownCause.NO_JUDGE,
             )
         peer = self._client.peer(self.name)
@@ -257,13 +259,26 @@ class Hearing:
         read_label: ReadLabel | None = None,
     ) -> str:
         """Ask the question and return the judge's label. Raises JudgeFailure when the reply has no
-        label.
+        label. An error of the call and of the reply carries the question.
 
         `labels`: the labels of this question, which `read_label` finds in the reply; None: those for
         "equal" and "not equal".
         """
         allowed = tuple(self._judge.labels if labels is None else labels)
         params = question.asked(self._judge.params)
+        try:
+            return await self._label(question, params, allowed, read_label)
+        except CallError as error:
+            add_question(error, question_text(params))
+            raise
+
+    async def _label(
+        self,
+        question: JudgeQuestion,
+        params: ResponseCreateParams,
+        allowed: Sequence[str],
+        read_label: ReadLabel | None,
+    ) -> str:
         recorded = self._replay.exchange(params, quoting=question.quoted())
         self._replayed_last = recorded is not None
         if recorded is not None:
@@ -292,7 +307,7 @@ class Hearing:
         if self._replay.replays and not self._judge.present():
             raise JudgeFailure(
                 "the row has no stored answer of the judge to this question",
-                hint="`palestra reverify --judge PROVIDER:NAME@URL` asks a judge",
+                hint=ASK_A_JUDGE,
             )
         return await self._judge.answer(params)
 

@@ -81,7 +81,7 @@ def error_from_json(body: bytes | msgspec.Raw) -> PalestraError | None:
 def _ending(cls: type[BatchFailed], error: _Error) -> BatchFailed:
     # Not by calling the class, which makes its message itself: see BatchFailed.__reduce__.
     rebuilt = cls.__new__(cls, error.message)
-    vars(rebuilt).update(message=error.message, hint=error.hint)
+    vars(rebuilt).update(message=error.message, hint=error.hint, phrases=())
     for name, kind in _fields_of(cls).items():
         setattr(rebuilt, name, from_json(_field(error, name), kind))
     for note in error.notes:

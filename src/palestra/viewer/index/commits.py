@@ -9,7 +9,7 @@ from palestra.viewer.index.row_fields import FieldStates
 from palestra.viewer.index.sources import IndexedFile
 from palestra.viewer.index.storage import ColumnState
 
-FORMAT: Final = f"6 {sys.byteorder}"
+FORMAT: Final = f"7 {sys.byteorder}"
 """The format of the columns and what the reader takes out of rows. Another one is built anew."""
 MOST_PROBLEMS: Final = 1_000
 

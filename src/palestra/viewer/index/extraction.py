@@ -9,7 +9,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.analysis import RowBlock, decode_value, family_of, fingerprint, question, split_row
+from palestra.analysis import (
+    RowBlock,
+    decode_value,
+    family_of,
+    fingerprint,
+    question,
+    recorded_commands,
+    split_row,
+)
 from palestra.causes import FailureMeanings
 from palestra.metrics import RESPONSE, REWARD, IntArray, finite, is_finite_number
 from palestra.schema import (
@@ -25,9 +33,9 @@ from palestra.schema import (
     TASK_INDEX,
     TOOL_FAILURES,
     JsonDict,
+    ReverifyCommand,
     field_of,
     is_retriable,
-    reverify_in,
 )
 from palestra.viewer.index.heaps import HeapWriter, TextCodes
 from palestra.viewer.index.layout import NO_TASK, NO_TEXT, TableWriter
@@ -40,6 +48,7 @@ _MESSAGE_CHARACTERS: Final = 200
 _KNOWN_TASKS: Final = 65_536
 _LONGEST_NAME: Final = 10_000
 _LARGEST_PLAIN: Final = 2**62
+_NO_COMMAND: Final = ReverifyCommand("")
 
 
 class Extraction:
@@ -112,7 +121,7 @@ class Extraction:
         rows = len(block)
         attempts = block.field("attempt")
         layers, causes = zip(*map(self._layer_and_cause, block.texts), strict=True)
-        hints = block.field("hint")
+        commands = [command or _NO_COMMAND for command in recorded_commands(block)]
         self._tables["failures"].add(
             rows,
             self._keys(block, file, lengths)
@@ -134,9 +143,9 @@ class Extraction:
                 "answered": np.fromiter(
                     (value is not None for value in block.field(RESPONSE)), np.bool_, rows
                 ),
-                "reverify": self._coded("reverify").codes(
-                    [reverify_in(hint) if isinstance(hint, str) else "" for hint in hints]
-                ),
+                "reverify": self._coded("reverify").codes([command.text for command in commands]),
+                "needs_session": _true(command.needs_session for command in commands),
+                "names_judge": _true(command.names_judge for command in commands),
             },
         )
         messages = block.field("message")

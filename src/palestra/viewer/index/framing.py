@@ -20,6 +20,8 @@ from palestra.analysis import (
 )
 from palestra.errors import InputDataError
 from palestra.metrics import REWARD, Columns, FloatArray, IntArray, Keys, distinct
+from palestra.schema import ReverifyCommand, RunPaths
+from palestra.system import shown
 from palestra.viewer.index.columns import Gathered, Pointers
 from palestra.viewer.index.commits import Commit
 from palestra.viewer.index.heaps import Heap
@@ -80,7 +82,7 @@ class _Framing:
         if not self._files(RunPart.INPUT):
             raise InputDataError(
                 "the materialized inputs of the run are missing, so what was requested is unknown",
-                hint="restore <stem>_materialized_inputs.jsonl beside the rollouts",
+                hint=f"restore {self._absent_inputs()}",
             )
         joined = self._joined
         unscored = int((~self._views["results.scored"]).sum())
@@ -98,6 +100,11 @@ class _Framing:
             raise InputDataError(
                 f"{orphans} rollouts have no materialized row", hint="`palestra profile` names them"
             )
+
+    def _absent_inputs(self) -> str:
+        """Return the files that should have the requests of the run."""
+        run_paths = (RunPaths(Path(output)) for output in self._commit.outputs)
+        return " and ".join(shown(paths.materialized_inputs) for paths in run_paths)
 
     def joined_run(self) -> JoinedRun:
         """Return the run in key order."""
@@ -202,13 +209,11 @@ class _Framing:
     def _attempts(self, rows: Pointers) -> Iterator[FailedAttempt]:
         """Yield the failed attempts at some rows of `failures`."""
         row_positions = self._positions_of("failures", RunPart.FAILURE, rows)
-        columns = [
-            self._views[f"failures.{name}"][rows].tolist()
-            for name in ("attempt", "class", "terminal", "retriable", "answered", "reverify")
-        ]
+        names = ("attempt", "class", "terminal", "retriable", "answered")
+        columns = [self._views[f"failures.{name}"][rows].tolist() for name in names]
         columns += [row_positions.file.tolist(), row_positions.offset.tolist()]
-        for number, name, terminal, retriable, was_answered, reverify, file, offset in zip(
-            *columns, strict=True
+        for (number, name, terminal, retriable, was_answered, file, offset), command in zip(
+            zip(*columns, strict=True), self._commands(rows), strict=True
         ):
             row_place = RowPlace(file, offset)
             yield FailedAttempt(
@@ -218,8 +223,16 @@ class _Framing:
                 retriable=bool(retriable),
                 place=row_place,
                 answer_place=row_place if was_answered else None,
-                reverify=self._text(reverify),
+                reverify=command,
             )
+
+    def _commands(self, rows: Pointers) -> Iterator[ReverifyCommand | None]:
+        """Yield the command that each of some rows of `failures` records; None without one."""
+        names = ("reverify", "needs_session", "names_judge")
+        columns = (self._views[f"failures.{name}"][rows].tolist() for name in names)
+        for number, needs_session, names_judge in zip(*columns, strict=True):
+            text = self._text(number)
+            yield ReverifyCommand(text, needs_session, names_judge) if text else None
 
 
 def _are_all_in_order(pointers: Pointers, count: int) -> bool:

@@ -52,6 +52,8 @@ _TYPES: Final[Mapping[str, Mapping[str, npt.DTypeLike]]] = {
         "retriable": np.bool_,
         "answered": np.bool_,
         "reverify": np.int32,
+        "needs_session": np.bool_,
+        "names_judge": np.bool_,
     },
     "prompts": {"task": np.int64, "fingerprint": np.uint8},
     "texts": {"heap": np.uint8, "ends": np.int64},

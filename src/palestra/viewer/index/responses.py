@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from palestra.analysis import UNREADABLE, decode_value
-from palestra.metrics import Nested
+from palestra.analysis import UNREADABLE, RecordedObject, decode_value
 from palestra.schema import field_of, is_truncated, turns_of
 from palestra.viewer.index.layout import BETWEEN
 from palestra.viewer.index.outline import RawText
@@ -44,7 +43,7 @@ class OutputItem(msgspec.Struct, gc=False):
     content: list[ContentPart | str | None] | str | None = None
 
 
-class IndexedObject(Nested, gc=False):
+class IndexedObject(RecordedObject, gc=False):
     """What is decoded of an object inside a row."""
 
     output: list[OutputItem] | str | None = None

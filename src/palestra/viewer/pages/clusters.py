@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from palestra.analysis import completion_for
 from palestra.causes import FailureMeanings, Signature
 from palestra.cluster import (
     Executor,
@@ -24,6 +25,7 @@ from palestra.cluster import (
     tail,
 )
 from palestra.errors import PalestraError
+from palestra.schema import RunPaths
 from palestra.viewer.discovery import digest_of
 from palestra.viewer.replies.base import Count
 from palestra.viewer.replies.clusters import ClusterPage, Tone, UnitLine
@@ -75,7 +77,7 @@ def cluster(request: PageRequest) -> ClusterPage:
                 chunk="" if shard is None else str(shard.chunk),
                 log=lines,
                 run_id=run_id if run_id in known_runs else "",
-                next_action="" if cause is None else cause.action(),
+                next_action=_next_action(cause, files.shard(unit.unit.name).output),
             )
         )
     command, note = _next_command(run_place.folder, plan, status, causes)
@@ -92,6 +94,17 @@ def cluster(request: PageRequest) -> ClusterPage:
         command_note=note,
         asked_at=time.time(),
     )
+
+
+def _next_action(cause: Signature | None, output: Path) -> str:
+    """Return what to do about a unit that failed; empty when it has no known cause. `output`: that of
+    a shard; a unit of another kind has no run there.
+    """
+    if cause is None:
+        return ""
+    is_run = RunPaths(output).manifest.is_file()
+    advice = completion_for([output]) if is_run else str
+    return advice(cause.action())
 
 
 def _with_current_folders(plan: Run, folder: Path) -> Run:

@@ -12,7 +12,17 @@ from palestra.api import diagnose
 from palestra.causes import FailureMeanings, Signature
 from palestra.doctor import Diagnosis
 from palestra.errors import PalestraError
-from palestra.schema import FAILURE_CLASS, FAILURE_LAYER, RunPaths, open_packed, with_compressed
+from palestra.schema import (
+    FAILURE_CLASS,
+    FAILURE_LAYER,
+    REVERIFY_COMMAND,
+    ReverifyCommand,
+    RunPaths,
+    command_of_hint,
+    open_packed,
+    the_command,
+    with_compressed,
+)
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.conversation import decoded
 from palestra.viewer.index import IndexSnapshot, RunPart, read_row
@@ -43,6 +53,7 @@ class _FailureLine(msgspec.Struct):
     task: Any = msgspec.field(default=None, name="_ng_task_index")
     rollout: Any = msgspec.field(default=None, name="_ng_rollout_index")
     hint: Any = ""
+    reverify: Any = msgspec.field(default=None, name=REVERIFY_COMMAND)
     hops: Any = None
     response: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -58,6 +69,7 @@ class _FailedAttempt:
     knows the failure, as in the index."""
     signature: Signature | None
     hint: str
+    reverify: ReverifyCommand | None
     attempt: int
     task: Any
     rollout: Any
@@ -142,6 +154,7 @@ def _failed_attempt(
         (kind, layer, cause, message[:MESSAGE_CHARACTERS]),
         signature,
         fields.hint if isinstance(fields.hint, str) else "",
+        ReverifyCommand.of(fields.reverify) or command_of_hint(fields.hint),
         fields.attempt if isinstance(fields.attempt, int) else 1,
         task if isinstance(task, int | str) else None,
         rollout if isinstance(rollout, int) else None,
@@ -199,7 +212,9 @@ def _meaning(attempts: Sequence[_FailedAttempt], advice: Callable[[str], str]) -
     """Return the likely cause and the next action, where all attempts have the same."""
     hints = {attempt.hint for attempt in attempts}
     hint = hints.pop() if len(hints) == 1 else ""
-    return cause_and_action(attempts[0].signature, hint, advice)
+    command = the_command(set(filter(None, (attempt.reverify for attempt in attempts))))
+    first = attempts[0]
+    return cause_and_action(first.signature, first.path[-1], hint, command, advice)
 
 
 def _rollouts(attempts: Iterable[_FailedAttempt]) -> int:

@@ -3,15 +3,20 @@
 from collections.abc import Callable
 
 from palestra.causes import Signature
-from palestra.schema import own_hint
+from palestra.schema import ReverifyCommand, own_hint
 
 
 def cause_and_action(
-    signature: Signature | None, hint: str, advice: Callable[[str], str]
+    signature: Signature | None,
+    message: str,
+    hint: str,
+    reverify: ReverifyCommand | None,
+    advice: Callable[[str], str],
 ) -> tuple[str, str]:
     """Return the likely cause and the next action: those of the table, else the failure's own hint.
-    `advice`: completes what is said about the run.
+
+    `message`, `hint`: of the failure. `reverify`: the command that the failure records. `advice`: completes what is said about the run.
     """
     if signature is None:
         return "", advice(own_hint(hint))
-    return signature.why, advice(signature.action())
+    return signature.why, advice(signature.action(signature.fields_in(message), reverify=reverify))

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import structs
 
+from palestra.analysis import command_of_run, completion_for
 from palestra.causes import FailureMeanings
 from palestra.errors import InputDataError
 from palestra.records import FailedAttempt, attempt_of
@@ -21,7 +22,9 @@ from palestra.schema import (
     RunPaths,
     is_compressed,
     read_jsonl,
+    recorded_command,
 )
+from palestra.system import absolute_text, shown
 from palestra.viewer.catalog import NoSuchRun, OpenRun
 from palestra.viewer.conversation import (
     REQUEST_AND_RESPONSE,
@@ -172,7 +175,7 @@ def commands(request: PageRequest) -> RolloutCommands:
     lines = {
         "link": _link(run, task, rollout, row),
         "jq": _jq(row_place, task, rollout),
-        "curl": _curl(snapshot, row),
+        "curl": _curl(snapshot, row, run.head().model),
         "reverify": reverify,
     }
     return RolloutCommands(
@@ -200,8 +203,10 @@ def _jq(row_place: IndexedPlace, task: TaskName | None, rollout: int | None) -> 
     return f"jq {program} {shell_word(name)}"
 
 
-def _curl(snapshot: IndexSnapshot, row: int) -> str:
-    """Return the first request of the rollout, for any endpoint of the Responses API."""
+def _curl(snapshot: IndexSnapshot, row: int, model: str) -> str:
+    """Return the first request of the rollout, for any endpoint of the Responses API. `model`: the
+    run's; empty when unknown.
+    """
     row_place = snapshot.place(row, RunPart.INPUT) or main_place(snapshot, row)
     params = row_fields(row_place).get(CREATE_PARAMS)
     if params is None or len(bytes(params)) > RANGE_BYTES:
@@ -209,7 +214,7 @@ def _curl(snapshot: IndexSnapshot, row: int) -> str:
     body = decoded(bytes(params))
     if not isinstance(body, dict):
         return ""
-    body.setdefault("model", "MODEL")
+    body.setdefault("model", model or "MODEL")
     return (
         'curl "$BASE_URL/responses" -H "Authorization: Bearer $API_KEY" '
         f"-H 'Content-Type: application/json' -d {shell_word(json.dumps(body))}"
@@ -229,20 +234,16 @@ def _reverify(
     is_scored = snapshot.place(row, RunPart.RESULT) is not None
     if task is None or rollout is None or not (is_scored or snapshot.attempts(row)):
         return "", ""
-    if run.manifest() is None:
+    output = run.place.output_of(main_place(snapshot, row).path)
+    command = command_of_run(output)
+    if command is None:
         return "", (
             "No reverify command: no manifest lies beside the run, so nothing says which environment "
             "scored it. `palestra reverify --environment` takes its name."
         )
-    output = run.place.output_of(main_place(snapshot, row).path)
-    words = ["palestra", "reverify", "--rollouts", str(output)]
-    words += [] if is_scored else ["--with-failures"]
-    environment = run.head().environment
-    if environment and "," not in environment:
-        words += ["--environment", environment]
-    words += ["--only", f"{task}:{rollout}"]
-    words += ["--output", str(RunPaths(output).reverified)]
-    return " ".join(map(shell_word, words)), ""
+    # It may be pasted in any folder.
+    text = completion_for([output], absolute_text)(command.text_for([f"{task}:{rollout}"]))
+    return " ".join(map(shell_word, shlex.split(text))), ""
 
 
 def shell_word(text: str) -> str:
@@ -275,7 +276,8 @@ def attempts(request: PageRequest) -> RolloutAttempts:
         record = attempt_of(fields, meanings, advice)
         recorded_cause = str(fields.get("cause") or "")
         signature = meanings.of(recorded_cause, fields.get("hops"), record.message)
-        actions.append(cause_and_action(signature, record.hint, advice))
+        command = recorded_command(fields)
+        actions.append(cause_and_action(signature, record.message, record.hint, command, advice))
         reply = _attempt(record, fields, row_place)
         if signature is not None:
             reply = structs.replace(reply, layer=signature.layer.value, cause=signature.cause)
@@ -304,6 +306,7 @@ def _attempt(record: FailedAttempt, fields: Mapping[str, Any], row_place: Indexe
         hint=record.hint,
         hops=list(record.hops),
         body=str(last.get("body") or "")[:MOST_BODY_CHARACTERS],
+        judge_question=record.judge_question,
         traceback=record.traceback[-MOST_BODY_CHARACTERS:],
         elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else None,
         kept="response" in row_fields(row_place),
@@ -324,10 +327,9 @@ def times(request: PageRequest) -> Times:
         return Times(spans=spans, absent="", source=str(file))
     spans = list(_failure_spans(snapshot, row))
     source = str(run.paths.failures) if spans else ""
-    absent = run.advice()(
-        f"no times were recorded; --json-events FILE records them, with {file.name} beside the output "
-        "as FILE"
-    )
+    # The program of the run may write the flag in another way.
+    advice = run.advice()("no times were recorded; --json-events FILE records them")
+    absent = advice.replace("FILE", shell_word(shown(file)))
     if snapshot.place(row, RunPart.RESULT) is None:
         absent = why_unscored(request, snapshot, row)
     return Times(spans=spans, absent="" if spans else absent, source=source)

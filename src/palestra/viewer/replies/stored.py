@@ -18,6 +18,8 @@ class Attempt(Reply, frozen=True, kw_only=True):
     hops: list[str]
     body: str
     """The innermost body, at most 64 KB."""
+    judge_question: str
+    """What a judge was asked that failed; empty when no judge failed, or it is unknown."""
     traceback: str
     elapsed_s: float | None
     kept: bool

@@ -4998,6 +4998,10 @@
       /* @__PURE__ */ a3("summary", { children: "Innermost body" }),
       /* @__PURE__ */ a3(TheirBlock, { text: attempt.body, label: "Innermost body" })
     ] }),
+    attempt.judge_question && /* @__PURE__ */ a3("details", { children: [
+      /* @__PURE__ */ a3("summary", { children: "What the judge was asked" }),
+      /* @__PURE__ */ a3(TheirBlock, { text: attempt.judge_question, label: "What the judge was asked" })
+    ] }),
     attempt.traceback && /* @__PURE__ */ a3("details", { open: !attempt.traceback.trim().includes("\n"), children: [
       /* @__PURE__ */ a3("summary", { children: "Traceback" }),
       /* @__PURE__ */ a3(TheirBlock, { text: attempt.traceback, label: "Traceback" })

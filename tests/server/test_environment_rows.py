@@ -1,0 +1,177 @@
+"""The rows of an environment: values that JSON would change, null fields, tables."""
+
+import datetime as dt
+import enum
+import math
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palestra import Environment, call
+from palestra.errors import InputDataError
+from palestra.server import EnvironmentDefinition
+
+
+class Letter(enum.Enum):
+    A = "a"
+
+
+class LetterText(str, enum.Enum):  # noqa: UP042  # its text is `LetterText.A`
+    A = "a"
+
+
+class Text(str):
+    """A text of an author's own class."""
+
+    __slots__ = ()
+
+
+def with_rows(data: Any, **members: Any) -> EnvironmentDefinition:
+    made = {"data": data, "prompt": "{q}", "verify": lambda self, answer: 1.0, **members}
+    return EnvironmentDefinition.of(type("Sums", (Environment,), made), name="sums")
+
+
+def warnings_of(data: Any, **members: Any) -> list[str]:
+    warnings: list[str] = []
+    list(with_rows(data, **members).rows(warn=warnings.append))
+    return warnings
+
+
+@pytest.mark.parametrize(
+    ("value", "problem", "cure"),
+    [
+        (math.nan, "['s'] is nan", "write None"),
+        (-math.inf, "['s'] is -inf", "write None"),
+        (dt.date(2024, 1, 2), "['s'] is a date", "write its text: '2024-01-02'"),
+        (Letter.A, "['s'] is a Letter", "write its value: 'a'"),
+        ((1, 2), "['s'] is a tuple", "write a list: [1, 2]"),
+        ({2, 1}, "['s'] is a set", "write a list: [1, 2]"),
+        (b"x", "['s'] is a bytes", "write a text: 'x'"),
+        (Decimal("0.5"), "['s'] is a Decimal", "write its text, '0.5', or a float"),
+        (np.int64(3), "['s'] is a numpy.int64", "write ….tolist(): 3"),
+        ({1: "x"}, "['s'] has the key 1, which is not a text", "write '1'"),
+        ({"a": [{"b": (1,)}]}, "['s']['a'][0]['b'] is a tuple", "write a list: [1]"),
+    ],
+)
+def test_a_value_that_json_would_change_is_refused_with_its_row_and_key(
+    value: Any, problem: str, cure: str
+) -> None:
+    with pytest.raises(InputDataError) as raised:
+        list(with_rows([{"q": "?"}, {"q": "?", "s": value}]).rows())
+
+    assert raised.value.message == f"sums: row 1 of data cannot be JSON: {problem}"
+    assert cure in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [(Text("x"), "x"), (LetterText.A, "a"), (True, True), (Counter("aa"), {"a": 2}), (None, None)],
+)
+def test_a_value_that_equals_what_json_makes_of_it_is_taken(value: Any, plain: Any) -> None:
+    [row] = with_rows([{"q": "?", "s": value}]).rows()
+
+    assert type(row["s"]) is type(plain)
+    assert row["s"] == plain
+
+
+def test_the_prompt_shows_what_verify_gets() -> None:
+    [row] = with_rows([{"q": LetterText.A}]).rows()
+
+    assert row["responses_create_params"]["input"][0]["content"] == "a"
+
+
+def test_a_parameter_of_the_request_without_a_number_is_refused() -> None:
+    params = {"input": "?", "temperature": math.nan}
+
+    with pytest.raises(InputDataError, match=r"responses_create_params of row 0 .* is nan"):
+        list(with_rows([{"responses_create_params": params}], prompt="").rows())
+
+
+def test_calls_in_a_row_s_own_input_are_taken() -> None:
+    params = {"input": (call("take", name="apple"),)}
+
+    [row] = with_rows([{"responses_create_params": params}], prompt="").rows()
+
+    assert row["responses_create_params"]["input"][0]["name"] == "take"
+
+
+def test_a_null_field_of_the_prompt_is_a_warning_with_its_count() -> None:
+    rows = [{"q": "a"}, {"q": None, "n": 1}, {"q": None, "n": 2}]
+
+    [warning] = warnings_of(rows)
+
+    assert "the prompt of sums says None in 2 of the 3 rows (row 1 of data is the first)" in warning
+    assert "where q is null" in warning
+
+
+def test_a_null_field_of_the_system_message_is_a_warning() -> None:
+    [warning] = warnings_of([{"q": "a", "rules": {"of": None}}], system="Follow {rules[of]}.")
+
+    assert "the system message of sums says None in 1 of the 1 rows" in warning
+    assert "rules[of] is null" in warning
+
+
+def test_a_null_field_that_no_template_shows_is_no_warning() -> None:
+    assert not warnings_of([{"q": "a", "s": None}])
+
+
+def test_an_empty_prompt_is_a_warning_with_its_count() -> None:
+    [warning] = warnings_of([{"q": "a"}, {"q": " "}])
+
+    assert "the prompt of sums is empty in 1 of the 2 rows" in warning
+    assert "with an empty q" in warning
+
+
+def test_an_empty_field_within_a_text_is_no_warning() -> None:
+    assert not warnings_of([{"q": ""}], prompt="Say {q}!")
+
+
+def test_a_gold_template_over_a_field_that_no_row_has_is_refused() -> None:
+    with pytest.raises(InputDataError, match="gold of sums cannot be filled: no row has the field"):
+        list(with_rows([{"q": "?", "a": 1}], gold="{answr}").rows())
+
+
+@pytest.mark.parametrize("returned", [4, {"a": 1}, [4]])
+def test_a_gold_that_returns_another_thing_is_named(returned: Any) -> None:
+    definition = with_rows([{"q": "?"}], gold=lambda self: returned)
+
+    with pytest.raises(InputDataError, match="gold of sums returned"):
+        definition.gold({"q": "?"})
+
+
+def test_one_call_is_a_gold() -> None:
+    answer = with_rows([{"q": "?"}], gold=lambda self: call("take")).gold({"q": "?"})
+
+    assert answer is not None
+    assert len(answer.output) == 1
+
+
+class Table:
+    """A table as those of pandas: its items are the columns."""
+
+    columns = ("q",)
+
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
+    def to_dict(self, orient: str) -> Any:
+        assert orient == "records"
+        return [{"q": "a"}, {"q": "b"}]
+
+
+class PolarsTable(Table):
+    """A table as those of Polars, whose `to_dict` returns the columns."""
+
+    def to_dict(self, orient: str = "") -> Any:
+        raise TypeError(orient)
+
+    def to_dicts(self) -> Any:
+        return [{"q": "a"}, {"q": "b"}]
+
+
+@pytest.mark.parametrize("table", [Table(), PolarsTable(), staticmethod(Table)])
+def test_the_rows_of_a_table_are_the_rows(table: Any) -> None:
+    assert [row["q"] for row in with_rows(table).rows()] == ["a", "b"]
