@@ -259,7 +259,9 @@ def test_without_a_model_the_small_local_one_is_used_and_said() -> None:
     settings = model_config(None, context(report=lines.append))
 
     assert server_of(settings)[0] == "local_model"
-    assert lines == ["no --model was passed: using the small local model"]
+    assert lines == [
+        "no --model was passed: using the small local model, of 135 million parameters"
+    ]
 
 
 def test_an_endpoint_of_env_yaml_is_the_model_without_a_name(folder: Path) -> None:

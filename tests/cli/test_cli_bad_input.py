@@ -374,6 +374,14 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "max_tokens: is no parameter of a request (did you mean 'max_output_tokens'?)",
     ),
     (
+        (*COLLECT, "+responses_create_params.temp=1"),
+        "temp: is no parameter of a request (did you mean 'temperature'?)",
+    ),
+    (
+        (*COLLECT, "+responses_create_params={extra_body: {seed: 1}}"),
+        "extra_body: is no parameter of a request (did you mean 'metadata.extra_body'?)",
+    ),
+    (
         (*COLLECT, "+responses_create_params.metadata.a=1"),
         "error: responses_create_params.metadata.a: should be a text, got 1",
     ),

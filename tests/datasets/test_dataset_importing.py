@@ -219,3 +219,29 @@ def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
 def test_a_table_without_a_question_says_how_to_name_one() -> None:
     with pytest.raises(ValueError, match=r"fields: text\); --map question=COLUMN says which it is"):
         ColumnMapping().row({"text": "2 + 2?"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.csv", "q,a\n1,2\n"),
+        ("rows.csv", "q;a\n1;2\n"),
+        ("rows.csv", "q\ta\n1\t2\n"),
+        ("rows.tsv", "q\ta\n1\t2\n"),
+        ("rows.tsv", "q,a\n1,2\n"),
+    ],
+)
+def test_the_header_of_a_table_says_what_separates_its_columns(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+
+    assert [line.row for line in records_of(path)] == [{"q": "1", "a": "2"}]
+
+
+def test_a_comma_in_a_column_of_tabs_separates_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("q, in full\ta\n1\t2\n")
+
+    assert [line.row for line in records_of(path)] == [{"q, in full": "1", "a": "2"}]

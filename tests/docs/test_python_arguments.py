@@ -12,7 +12,7 @@ from documents import REPOSITORY
 
 import palestra
 from palestra.cli.main import app
-from palestra.errors import UnknownArgument
+from palestra.errors import ConfigError, UnknownArgument
 
 COMMANDS = {
     "evaluate": "eval",
@@ -81,3 +81,15 @@ def test_a_misspelt_argument_is_refused_with_the_nearest(
 def test_functions_that_are_awaited_are_known_as_such() -> None:
     assert inspect.iscoroutinefunction(palestra.aevaluate)
     assert not inspect.iscoroutinefunction(palestra.evaluate)
+
+
+@pytest.mark.source
+def test_the_message_about_a_value_of_another_type_is_the_one_that_is_printed() -> None:
+    text = (REPOSITORY / "docs/how-to/python.md").read_text().partition("## Arguments")[2]
+    quoted = re.search(r"`(\w+)=([\d.]+) (should be [^`]+)`", text)
+    assert quoted is not None
+
+    with pytest.raises(ConfigError) as caught:
+        palestra.evaluate("absent.py", **{quoted[1]: float(quoted[2])})
+
+    assert caught.value.message == f"{quoted[1]}={quoted[2]} {quoted[3]}"

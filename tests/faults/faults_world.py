@@ -101,11 +101,13 @@ class World:
             "++head_server.port=0",
         ]
 
-    def steady(self, *arguments: str, output: str = "run.jsonl") -> list[str]:
+    def steady(
+        self, *arguments: str, output: str = "run.jsonl", tasks: str = "tasks.jsonl"
+    ) -> list[str]:
         """A collection in which nothing breaks by itself, one rollout a task."""
         return [
             *("collect", "--config", "configs/steady.yaml", *self.policy()),
-            *("--agent", "steady_agent", "--input", "tasks.jsonl", "--output", output),
+            *("--agent", "steady_agent", "--input", tasks, "--output", output),
             *arguments,
         ]
 

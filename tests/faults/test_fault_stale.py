@@ -73,8 +73,8 @@ def begun(
         yield world
 
 
-def command(world: World, *arguments: str) -> list[str]:
-    return world.steady("--prompt-config", "prompt.yaml", *arguments)
+def command(world: World, *arguments: str, tasks: str = "tasks.jsonl") -> list[str]:
+    return world.steady("--prompt-config", "prompt.yaml", *arguments, tasks=tasks)
 
 
 def gone_on(begun: World, folder: Path, change: Change) -> tuple[World, dict[str, bytes], Done]:
@@ -123,10 +123,10 @@ REFUSED: dict[str, tuple[Change, list[str]]] = {
         given("++steady_agent.responses_api_agents.simple_agent.max_steps=3"),
         ["servers.steady_agent.settings.max_steps: absent -> 3"],
     ),
-    "the verifier's code": (append(VERIFIER, "# stricter\n"), ["code.fault_environment: "]),
+    "the verifier's code": (append(VERIFIER, "# stricter\n"), ["code.fault_environment.app.py: "]),
     "a module beside the verifier": (
         edited(HELPER, "True", "False"),
-        ["code.fault_environment: "],
+        ["code.fault_environment.scoring.py: "],
     ),
 }
 
@@ -143,10 +143,6 @@ GOES_ON: dict[str, Change] = {
     "a port": lambda _world: [f"++{ENVIRONMENT}.port={free_port()}"],
     "num_workers": given(f"++{ENVIRONMENT}.num_workers=2"),
     "placement": given(f"++{ENVIRONMENT}.placement=process"),
-    "the name of the input file": lambda world: [
-        "++input_jsonl_fpath="
-        + str(shutil.copy(world.folder / "tasks.jsonl", world.folder / "same_tasks.jsonl")),
-    ],
 }
 
 
@@ -158,7 +154,7 @@ def test_a_run_is_not_continued_as_another(begun: World, tmp_path: Path, what: s
 
     assert "was made from something else" in error
     for words in says:
-        assert words in error
+        assert words in error, error
     assert world.outputs() == before
 
 
@@ -166,6 +162,18 @@ def test_a_run_is_not_continued_as_another(begun: World, tmp_path: Path, what: s
 def test_how_the_work_is_done_may_change(begun: World, tmp_path: Path, what: str) -> None:
     _, _, done = gone_on(begun, tmp_path, GOES_ON[what])
 
+    check_gone_on(done)
+
+
+def test_the_input_file_may_have_another_name(begun: World, tmp_path: Path) -> None:
+    shutil.copytree(begun.folder, tmp_path / "project")
+    world = replace(begun, folder=tmp_path / "project")
+    (world.folder / "tasks.jsonl").rename(world.folder / "same_tasks.jsonl")
+
+    check_gone_on(world.run(*command(world, "--resume", tasks="same_tasks.jsonl")))
+
+
+def check_gone_on(done: Done) -> None:
     assert done.code == 0, done.said
     assert f"resuming: {ENDED} of {TASKS} rollouts have ended already" in done.err
     assert f"requested {TASKS} = scored {TASKS} + failed 0" in done.out

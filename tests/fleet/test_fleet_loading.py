@@ -127,8 +127,23 @@ def test_a_file_that_exits_at_import_is_refused_with_its_line(tmp_path: Path) ->
 
 def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "x = 1\ndef broken(:\n")
+    message = refused(path).message
 
-    assert refused(path).message.startswith(f"{path}:2 cannot be imported: SyntaxError")
+    assert message.startswith(f"{path}:2 cannot be imported: SyntaxError: ")
+    assert message.endswith(": def broken(:")
+
+
+def test_a_syntax_error_in_an_imported_module_is_that_module_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "broken_module_of_a_test.py"
+    module.write_text("x = 1\n\ny = = 2\n")
+    path = write(tmp_path, "\nimport broken_module_of_a_test\n")
+
+    assert refused(path).message.startswith(
+        f"{path}:2 cannot be imported: {module}:3: SyntaxError: "
+    )
 
 
 def test_a_missing_module_is_named_with_where_to_list_it(tmp_path: Path) -> None:

@@ -358,6 +358,10 @@ def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         ({"input": 5}, "/input: Input should be a valid list"),
         ({}, "/input: Field required"),
         ({"input": "q", "temperatur": 1}, "/temperatur is no parameter of a request; did you mean"),
+        (
+            {"input": "q", "temp": 1},
+            "/temp is no parameter of a request; did you mean 'temperature'",
+        ),
         ({"messages": []}, "/input: Field required; 'messages' is its name in Chat Completions"),
         ({"input": "q", "metadata": {"a": 1}}, "/metadata/a: Input should be a valid string"),
     ],

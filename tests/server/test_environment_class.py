@@ -420,6 +420,19 @@ def test_a_tool_with_a_parameter_without_a_type_is_refused_with_its_line_and_wha
     assert "name: str, count: int = 1, to: str | None = None" in raised.value.hint
 
 
+class Spread(Shelf):
+    @tool
+    def put(self, *names: str, **more: int) -> None:
+        """Put things on the shelf."""
+
+
+def test_a_tool_whose_parameters_have_no_names_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        defined(Spread)
+
+    assert "the tool put has no type for each of *names, each of **more" in caught.value.message
+
+
 def test_a_tool_without_a_docstring_is_a_warning_with_its_line() -> None:
     @tool
     def look(self: Any) -> str:

@@ -230,6 +230,11 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
         return _named_target(target_name, config, args)
     if (folder := existing_path(f"resources_servers/{target_name}")).is_dir():
         raise _unconfigured(target_name, folder)
+    if (source_file := NamedFile.parse(target_name.replace("::", ":"))) is not None:
+        raise ConfigError(
+            f"there is no environment {target_name!r}; did you mean '{source_file}'?",
+            hint="one colon stands before the class, or the function, of a file",
+        )
     own_names = _own_environments()
     near = nearest(target_name, own_names) or nearest(target_name, _environments())
     yours = f"yours here: {', '.join(own_names)}; " if own_names else ""

@@ -30,7 +30,7 @@ from palestra.fleet import code_digests
 from palestra.records import RUNS_FOLDER
 from palestra.responses_api_models.local_model.running import require_engine
 from palestra.rollouts import intended, unknown_field
-from palestra.schema import JsonObject
+from palestra.schema import JsonObject, bare_name
 from palestra.settings import (
     REQUEST_FLAGS,
     CollectArgs,
@@ -83,7 +83,7 @@ def prepare_evaluation(
         require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
     target = find_target(args, overrides, report)
     if target.empty:
-        example = '{"FIELD": …} a line' if args.input else "data = [{…}, …]"
+        example = _row_of(args.input) if args.input else "data = [{…}, …]"
         raise InputDataError(target.empty, hint=f"add rows to it: {example}")
     config = _config(
         target,
@@ -105,6 +105,17 @@ def prepare_evaluation(
         yield _evaluation(output, args, overrides, target, config, report)
     finally:
         remove_empty((output.parent, RUNS_FOLDER))
+
+
+def _row_of(file: Path) -> str:
+    """Return how a row is written in a file of rows."""
+    rows = {
+        ".csv": "the first line names the columns only",
+        ".tsv": "the first line names the columns only",
+        ".json": '[{"FIELD": …}, …]',
+        ".parquet": "the table has columns only",
+    }
+    return rows.get(Path(bare_name(file)).suffix.lower(), '{"FIELD": …} a line')
 
 
 def _evaluation(

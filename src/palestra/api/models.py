@@ -132,7 +132,9 @@ def model_config(model: str | None, context: ModelContext) -> JsonDict:
         return {}
     if context.is_overridden("base_url") or context.is_in_files("base_url"):
         return _instance(context, "vllm_model", _server_fields("vllm_model", PROVIDERS["vllm"]))
-    context.report(f"no {context.option} was passed: using the small local model")
+    context.report(
+        f"no {context.option} was passed: using the small local model, of 135 million parameters"
+    )
     return _model_settings(LOCAL, context)
 
 

@@ -1,5 +1,6 @@
 """Errors in a command line, as one line in the words that were typed, and exit code 2."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, cast
@@ -19,6 +20,7 @@ _MISSPELT: Final = 0.75
 
 _OF_OTHERS: Final[Mapping[str, str]] = {
     "-T": "--set KEY=VALUE",
+    "-m": "--model PROVIDER:NAME",
     "-n": "--limit N",
     "-r": "--repeats N",
     "--epochs": "--repeats N",
@@ -29,6 +31,9 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "--max-tokens": "--max-output-tokens N",
 }
 """Options of `inspect eval` and of verifiers' `vf-eval`, and what does the same here."""
+_MEANT_COMMANDS: Final[Mapping[str, str]] = {"report": "profile RUN"}
+"""Commands that do not exist, and the one that does the work."""
+_UNKNOWN_COMMAND: Final = re.compile(r"No such command '([^']+)'")
 
 
 def run_command_line(command: Callable[..., Any], **options: Any) -> NoReturn:
@@ -66,6 +71,10 @@ def _message(error: Any, arguments: list[str]) -> str:
         return _about_value(error, parameter, arguments)
     if kind == "BadOptionUsage" and "requires an argument" in error.message:
         return f"{error.option_name} needs a value"
+    unknown = _UNKNOWN_COMMAND.match(error.message)
+    if unknown is not None and (words := _MEANT_COMMANDS.get(unknown[1])):
+        path = getattr(getattr(error, "ctx", None), "command_path", "palestra")
+        return f"no such command {unknown[1]!r}: write {path} {words}"
     return _plain(error.message).replace("extra argument(s)", "further words")
 
 

@@ -1,5 +1,6 @@
 """Collect all problems of the rows in files and report them in one error, with line ranges."""
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from glob import has_magic
@@ -15,11 +16,17 @@ MOST_KINDS_KEPT: Final = 1000
 """The maximum number of different problem texts kept per file. Beyond it, only the line numbers are
 kept."""
 OTHER: Final = "other problems"
+_URL: Final = re.compile(r"(https?|s3|gs):/+(.+)")
+"""A URL as the text of a path, which has single slashes."""
 
 
 def missing_file(path: Path, what: str = "") -> InputDataError:
     """Return the error for a file of rows that does not exist. `what`: words before its path."""
     name = f"{what} {shown(path)}".lstrip()
+    if (url := _URL.search(shown(path))) is not None:
+        return InputDataError(
+            f"{url[1]}://{url[2]} is a URL, and rows are read from files", hint="download it first"
+        )
     if not has_magic(shown(path)):
         near = nearest_file(path)
         return InputDataError(

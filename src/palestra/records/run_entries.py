@@ -35,6 +35,7 @@ from palestra.schema import (
     read_jsonl,
     with_compressed,
 )
+from palestra.system import shown
 
 RUNS_FOLDER: Final = Path("runs")
 """Where `palestra eval` writes its runs."""
@@ -105,6 +106,11 @@ def list_runs(folder: Path | str | None = None) -> tuple[RunEntry, ...]:
     root = Path(folder) if folder is not None else RUNS_FOLDER
     if folder is None and not root.is_dir():
         root = Path()
+    if root.is_file():
+        raise ConfigError(
+            f"{root} is a file, and runs are looked for in a folder",
+            hint=f"`palestra show {shown(root)}` shows the run of a file",
+        )
     if not root.is_dir():
         raise ConfigError(f"there is no folder {root}", hint="name the folder that holds the runs")
     live = _live_counts()

@@ -221,8 +221,9 @@ def named_as_rows(value: Any) -> Any:
     path = Path(value)
     if Path(bare_name(path)).suffix != ".jsonl":
         example = str(path.with_suffix(".jsonl") if path.suffix else path / "rollouts.jsonl")
+        what = "is a folder, and should be a file that ends" if path.is_dir() else "should end"
         raise PydanticCustomError(
-            "rows", "should end with .jsonl, such as {example}", {"example": example}
+            "rows", "{what} with .jsonl, such as {example}", {"what": what, "example": example}
         )
     return value
 

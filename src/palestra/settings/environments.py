@@ -43,7 +43,8 @@ class ModelArgs(OwnSettings):
 
     model: str | None = Field(
         default=None,
-        description=f"{MODEL_FORMS}; or an instance of the configs.",
+        description=f"{MODEL_FORMS}; or an instance of the configs. Default policy_model of "
+        "the configs, else local.",
     )
     judge: str | None = Field(
         default=None,

@@ -1,5 +1,6 @@
 """Find misspelt parameters of a request to a model."""
 
+import re
 from collections.abc import Collection, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -22,6 +23,14 @@ _OTHER_PARAMETERS: Final = frozenset(
         "min_output_tokens",
     }
     | {"frequency_penalty", "presence_penalty", "repetition_penalty", "ignore_eos"}
+    | {"length_penalty", "best_of", "use_beam_search", "bad_words", "logit_bias", "stop_token_ids"}
+    | {"allowed_token_ids", "truncate_prompt_tokens", "priority", "cache_salt", "vllm_xargs"}
+    | {"chat_template", "chat_template_kwargs", "structured_outputs", "response_format"}
+    | {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "thinking_token_budget"}
+    | {"skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output"}
+    | {"add_generation_prompt", "add_special_tokens", "continue_final_message", "echo"}
+    | {"return_token_ids", "return_tokens_as_token_ids", "mm_processor_kwargs"}
+    | {"prompt_cache_key", "safety_identifier", "reasoning_effort", "verbosity", "thinking"}
 )
 """Parameters that some endpoints have beside those of the Responses API."""
 
@@ -29,11 +38,18 @@ _FOR_OUR_SERVERS: Final = frozenset({"chat_template_kwargs", "extra_body"})
 """What a model server of ours takes out of `metadata`: JSON text, or the object itself."""
 
 CHAT_NAMES: Final = {
+    "extra_body": "metadata.extra_body",
     "max_completion_tokens": "max_output_tokens",
+    "max_gen_toks": "max_output_tokens",
+    "max_length": "max_output_tokens",
+    "max_new_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
-"""What Chat Completions calls parameters of a request. A Chat Completions endpoint accepts them in a
-row, but no part of Palestra knows them for what they are."""
+"""What Chat Completions and its clients, transformers and lm-eval call parameters of a request. An
+endpoint may accept them in a row, but no part of Palestra knows them for what they are."""
+_SHORTEST: Final = 3
+"""The fewest letters of a name that was cut short."""
+_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
@@ -69,16 +85,24 @@ def not_a_parameter(near: str) -> str:
 
 @lru_cache(maxsize=256)  # rows of one data set have the same names
 def _near(name: str) -> str | None:
-    plain_name = name.lower().replace("-", "_")
+    plain_name = _CAPITAL.sub("_", name).lower().replace("-", "_")
     if plain_name in _known_names():
         return plain_name
+    full_names = [p for p in _of_the_api() if p.startswith(plain_name)]
+    if len(plain_name) >= _SHORTEST and len(full_names) == 1:
+        return full_names[0]
     slips = (p for p in sorted(_known_names()) if is_one_slip(name, p))
     near = slip_of(name, _known_names()) or next(slips, None)
     return None if near is None or is_variant(name, near) else near
 
 
 @cache
-def _known_names() -> frozenset[str]:
+def _of_the_api() -> frozenset[str]:
     from palestra.schema import ResponseCreateParams
 
-    return frozenset(ResponseCreateParams.model_fields) | _OTHER_PARAMETERS
+    return frozenset(ResponseCreateParams.model_fields)
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    return _of_the_api() | _OTHER_PARAMETERS

@@ -2,13 +2,16 @@
 authors.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from palestra.cli.console import guarded
+from palestra.cli.console import fail, guarded
 from palestra.cli.flags import Configs, Flags, Overrides, run, settings_command, with_configs
+from palestra.config import NamedFile
+from palestra.errors import ConfigError
 
 skills = typer.Typer(
     name="skills", help="Skills for coding agents: how to use Palestra.", no_args_is_help=True
@@ -41,7 +44,20 @@ def verify_env(flags: Flags, overrides: Overrides = None, configs: Configs = Non
     fail, and none may break it.
     """
     function = "palestra.cli.verifying:verify_env"
+    _refuse_second_file(str(flags["environment"]), overrides or [])
     run(function, "VerifyEnvArgs", flags, with_configs(configs, overrides))
+
+
+def _refuse_second_file(environment: str, words: Sequence[str]) -> None:
+    """Exit with an error when a file is examined, and a word after it is a file, too."""
+    files = [word for word in words if "=" not in word and NamedFile.parse(word) is not None]
+    if files and NamedFile.parse(environment) is not None:
+        fail(
+            ConfigError(
+                f"`palestra verify-env` examines one environment: {environment}, and not {files[0]}, too",
+                hint=f"leave {files[0]} out; a command of its own examines it",
+            )
+        )
 
 
 @skills.callback()

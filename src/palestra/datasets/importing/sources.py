@@ -177,11 +177,13 @@ def _records(path: Path, reader: "_csv.Reader") -> Records:
 
 
 def _delimiter(path: Path) -> str:
-    if path.suffix.lower() == ".tsv":
-        return "\t"
+    """Return what separates the columns of the header. The suffix decides where it can: spreadsheets
+    write semicolons or tabs into a .csv, too.
+    """
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
     with path.open(encoding="utf-8-sig") as file:
         head = file.readline()
-    return ";" if ";" in head and "," not in head else ","
+    return next((delimiter for delimiter in (usual, ";", "\t", ",") if delimiter in head), usual)
 
 
 def _parquet(path: Path) -> Records:
