@@ -37,7 +37,7 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
         ),
         (
             ("eval", "sums.py", "-m", "vllm:m"),
-            "there is no option -m: write --model PROVIDER:NAME",
+            "there is no option -m: write --model MODEL",
         ),
         (("report", "run"), "no such command 'report': write palestra profile RUN"),
         (("runs", "run/rollouts.jsonl"), "`palestra show run/rollouts.jsonl` shows the run"),

@@ -109,6 +109,8 @@ def _from_root(path: Path) -> str:
 
 def absence_of(word: str) -> str:
     """Return what to add to a message when the file that a word names does not exist."""
+    from palestra.settings import existing_path  # pydantic takes 50 ms to import
+
     path = existing_path(word)
     is_file = Path(word).suffix in _CONFIG_SUFFIXES | _ROWS_SUFFIXES
     return (

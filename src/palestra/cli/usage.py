@@ -20,7 +20,7 @@ _MISSPELT: Final = 0.75
 
 _OF_OTHERS: Final[Mapping[str, str]] = {
     "-T": "--set KEY=VALUE",
-    "-m": "--model PROVIDER:NAME",
+    "-m": "--model MODEL",
     "-n": "--limit N",
     "-r": "--repeats N",
     "--epochs": "--repeats N",
