@@ -231,7 +231,7 @@ GYM_RUN = ("gym", "eval", "run", "--resources-server", "mcqa", "--output", "o.js
 
 TYPOS: list[tuple[tuple[str, ...], str]] = [
     # names of commands, options and arguments
-    (("evaluate", "mcqa"), "no such command 'evaluate'; did you mean 'eval'?"),
+    (("evaluate", "mcqa"), "no such command 'evaluate': write palestra eval"),
     (("--verison",), "there is no option --verison; did you mean --version?"),
     (("dataset", "uplod"), "no such command 'uplod'; did you mean 'upload'?"),
     (("models", "fetc"), "no such command 'fetc'; did you mean 'fetch'?"),

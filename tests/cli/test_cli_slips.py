@@ -40,6 +40,9 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
             "there is no option -m: write --model MODEL",
         ),
         (("report", "run"), "no such command 'report': write palestra profile RUN"),
+        (("serve",), "no such command 'serve': write palestra run"),
+        (("import",), "no such command 'import': write palestra dataset import"),
+        (("dataset", "prepare"), "no such command 'prepare': write palestra prepare"),
         (("runs", "run/rollouts.jsonl"), "`palestra show run/rollouts.jsonl` shows the run"),
         (
             ("eval", "sums.py", *MODEL, "--input", "head.csv"),

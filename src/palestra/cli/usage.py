@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
 import typer
@@ -31,7 +31,17 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "--max-tokens": "--max-output-tokens N",
 }
 """Options of `inspect eval` and of verifiers' `vf-eval`, and what does the same here."""
-_MEANT_COMMANDS: Final[Mapping[str, str]] = {"report": "profile RUN"}
+_MEANT_COMMANDS: Final[Mapping[str, str]] = {
+    "check": "doctor",
+    "evaluate": "eval",
+    "lint": "doctor",
+    "new": "init",
+    "report": "profile RUN",
+    "serve": "run",
+    "start": "run",
+    "submit": "cluster rollouts",
+    "validate": "doctor",
+}
 """Commands that do not exist, and the one that does the work."""
 _UNKNOWN_COMMAND: Final = re.compile(r"No such command '([^']+)'")
 
@@ -72,10 +82,31 @@ def _message(error: Any, arguments: list[str]) -> str:
     if kind == "BadOptionUsage" and "requires an argument" in error.message:
         return f"{error.option_name} needs a value"
     unknown = _UNKNOWN_COMMAND.match(error.message)
-    if unknown is not None and (words := _MEANT_COMMANDS.get(unknown[1])):
-        path = getattr(getattr(error, "ctx", None), "command_path", "palestra")
-        return f"no such command {unknown[1]!r}: write {path} {words}"
+    if unknown is not None and (words := _meant_command(error, unknown[1])):
+        return f"no such command {unknown[1]!r}: write {words}"
     return _plain(error.message).replace("extra argument(s)", "further words")
+
+
+def _meant_command(error: Any, name: str) -> str:
+    """Return the command to write instead of one that its group does not have; empty when none is
+    known.
+    """
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    program = context.find_root()
+    if name in _MEANT_COMMANDS and context is program:
+        return f"{program.command_path} {_MEANT_COMMANDS[name]}"
+    paths = sorted((p for p in _paths(program.command) if p[-1] == name), key=len)
+    is_one = len(paths) == 1 or (len(paths) > 1 and len(paths[0]) < len(paths[1]))
+    return " ".join((program.command_path, *paths[0])) if is_one else ""
+
+
+def _paths(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command in a group and in its groups."""
+    for name, command in getattr(group, "commands", {}).items():
+        yield (*above, name)
+        yield from _paths(command, (*above, name))
 
 
 def _no_such_option(error: Any) -> str:
