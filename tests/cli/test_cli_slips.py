@@ -85,4 +85,4 @@ def test_a_file_without_rows_is_answered_with_how_a_row_is_written(
 def test_the_help_of_eval_says_which_model_is_the_default(world: World) -> None:
     text = " ".join(world.run("palestra", "eval", "-h").out.split())
 
-    assert "Default policy_model of the configs, else local." in text
+    assert "Default policy_model of the configs; without configs, local." in text

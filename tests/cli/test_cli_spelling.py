@@ -59,6 +59,7 @@ OPENAI = "responses_api_models/openai_model/configs/openai_model.yaml"
         ("gym", "(--repeats 4) or --overwrite", "(--num-repeats 4) or +overwrite=true"),
         ("ng_run", "use --repeats 4.", "use +num_repeats=4."),
         ("ng_run", "another --output, or --config FILE", "another +output_jsonl_fpath=FILE, or +config_paths=[FILE]"),
+        ("ng_run", "such as `--config a/b.yaml` with", "such as `+config_paths=[a/b.yaml]` with"),
         ("ng_run", "vLLM: --max-model-len 8", "vLLM: --max-model-len 8"),
         ("ng", "(--patience SECONDS)", "(+patience=SECONDS)"),
         ("ng_run", "see `palestra collect --resume`", "see `palestra collect --resume`"),

@@ -12,8 +12,8 @@ _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
 _ADD_A_MODEL = (
     "add a model's config, such as "
-    "`+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml] "
-    "++policy_model_name=NAME`"
+    "`--config responses_api_models/openai_model/configs/openai_model.yaml` with "
+    "++policy_model_name=NAME"
 )
 
 

@@ -102,7 +102,7 @@ def _flag_of(program: str, flag: str, value: str) -> str:
 
     name, field = settings_by_flag().get(flag, ("", None))
     if field is None:
-        return "+config_paths=[FILE]" if flag == "--config" else ""
+        return f"+config_paths=[{value or 'FILE'}]" if flag == "--config" else ""
     if field.annotation is bool:
         return f"+{name}=true {value}".rstrip()
     return f"+{name}={value or _placeholder(name, field)}"

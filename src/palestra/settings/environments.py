@@ -44,7 +44,7 @@ class ModelArgs(OwnSettings):
     model: str | None = Field(
         default=None,
         description=f"{MODEL_FORMS}; or an instance of the configs. Default policy_model of "
-        "the configs, else local.",
+        "the configs; without configs, local.",
     )
     judge: str | None = Field(
         default=None,
