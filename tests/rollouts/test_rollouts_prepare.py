@@ -134,6 +134,15 @@ def test_existing_outputs_are_not_overwritten_unasked(folder: Path) -> None:
     assert read_rows(paths(folder).output) == [scored(0)]
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_output_with_the_name_of_another_run_s_file_is_refused(
+    folder: Path, overwrite: bool
+) -> None:
+    prepared(folder)
+    with pytest.raises(InputDataError, match=r"the name of a file of the run .*/run\.jsonl"):
+        prepared(folder, output_jsonl_fpath=folder / "run_failures.jsonl", overwrite=overwrite)
+
+
 def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
     prepared(folder)
     record(folder, scored(0), failed(1, "timeout", 1))

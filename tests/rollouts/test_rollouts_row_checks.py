@@ -109,12 +109,12 @@ def test_a_parameter_that_the_verifier_rejects_is_found_before_the_run(tmp_path:
             return self.reply(body, 1.0)
 
     row = task(1, expected_answer="4")
-    row["responses_create_params"]["instruct"] = "Be brief."
+    row["responses_create_params"]["instructions_2"] = "Be brief."
     checked(tmp_path, row)
     message = refused(tmp_path, row, server=StrictQuiz)
 
     assert "line 1: /responses_create_params: " in message
-    assert "'instruct'" in message
+    assert "'instructions_2'" in message
     assert "did you mean 'instructions'?" in message
     assert "(required by quiz/verify)" in message
 

@@ -40,6 +40,7 @@ from palestra.schema import (
     RunPaths,
     key_of,
     read_jsonl,
+    run_beside,
 )
 from palestra.settings import CollectSettings, InputFile
 from palestra.system import (
@@ -150,6 +151,12 @@ def plan(
     """
     paths = RunPaths(settings.output_jsonl_fpath)
     found_files = _found_by(settings, paths)
+    if (run_of_that_name := run_beside(paths.output)) is not None:
+        raise InputDataError(
+            f"{paths.output} has the name of a file of the run {run_of_that_name}",
+            hint="choose another output",
+            cause=KnownCause.OUTPUT_EXISTS,
+        )
     existing = list(found_files)
     resumes = bool(existing) and settings.resume_from_cache
     if existing and not resumes and not settings.overwrite:
