@@ -324,3 +324,31 @@ def test_a_shard_that_was_killed_before_its_first_row_is_a_shard(tmp_path: Path)
     shards[1].unlink()
 
     assert found(*shards) == ["shard0.jsonl", "shard1.jsonl", "shard2.jsonl"]
+
+
+def verified_again(run: Path) -> Path:
+    """Leave the files that a re-verification of `run` writes beside it."""
+    output = RunPaths(run).reverified
+    output.write_bytes(run.read_bytes())
+    inputs = RunPaths(run).materialized_inputs.read_bytes()
+    RunPaths(output).materialized_inputs.write_bytes(inputs)
+    output.with_name(f"{output.stem}_reverify.json").write_text("{}")
+    return output
+
+
+@pytest.mark.parametrize("pattern", ["shards", "shards/*.jsonl"])
+def test_rows_that_were_verified_again_are_no_shard_beside_their_run(
+    tmp_path: Path, pattern: str
+) -> None:
+    shards = shards_of(tmp_path)
+    verified_again(shards[0])
+
+    assert found(tmp_path / pattern) == [shard.name for shard in shards]
+
+
+def test_rows_that_were_verified_again_are_shards_where_the_pattern_means_them(
+    tmp_path: Path,
+) -> None:
+    outputs = [verified_again(shard) for shard in shards_of(tmp_path)]
+
+    assert found(tmp_path / "shards" / "*_reverified.jsonl") == [path.name for path in outputs]

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple, Self
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest
+from palestra.rollouts.reverification.files import is_reverified
 from palestra.rollouts.same_run import setting_differences
 from palestra.schema import RunPaths, goes_with_a_run
 from palestra.system import FileState, lock, matching_files
@@ -242,7 +243,9 @@ def missing_parts(shards: Iterable[ShardToMerge]) -> tuple[int, list[int]]:
 
 
 def _files_named(item: str, output: Path) -> Iterator[Path]:
-    """Yield the shard files that one argument refers to."""
+    """Yield the shard files that one argument refers to. In a folder or a glob, the rows that are
+    verified again are left out beside those of their run.
+    """
     path = Path(item)
     if path.is_dir():
         candidates = sorted(path.glob("*.jsonl"))
@@ -259,11 +262,9 @@ def _files_named(item: str, output: Path) -> Iterator[Path]:
             raise InputDataError(f"no file matches {item}")
     else:
         raise InputDataError(f"shard {path} does not exist{did_you_mean_path(path)}")
-    for candidate in candidates:
-        if candidate.is_dir() or goes_with_a_run(candidate):
-            continue
-        if candidate.resolve() != output.resolve():
-            yield candidate
+    rows = [file for file in candidates if not file.is_dir() and not goes_with_a_run(file)]
+    rows = [file for file in rows if file.resolve() != output.resolve()]
+    yield from [file for file in rows if not is_reverified(file)] or rows
 
 
 def _shard(path: Path) -> ShardToMerge:

@@ -83,6 +83,11 @@ class ReverifyPaths:
         )
 
 
+def is_reverified(output: Path) -> bool:
+    """Whether a file of rows is the output of a re-verification, and not the one of a run."""
+    return ReverifyPaths(output).manifest.exists() and not RunPaths(output).manifest.exists()
+
+
 def unused_reverified(output: Path) -> Path:
     """Return the output of a re-verification of the run at `output`, such that none of its files
     exists.
