@@ -1,5 +1,6 @@
 """The commands that move datasets: what they print, what they ask, what they never show."""
 
+import sys
 import io
 import threading
 import tomllib
@@ -383,12 +384,29 @@ def test_moves_that_cannot_be_are_one_error_before_anybody_is_asked(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["upload", "--storage", "gitlab", "--create-pr"], "create_pr: only for --storage hf"),
-        (["upload", "--version", "0.0.1"], "version: only for --storage gitlab"),
-        (["download", "--storage", "gitlab", "--repo", "a/b"], "repo_id: only for --storage hf"),
+        (["upload", "--storage", "gitlab", "--create-pr"], "--create-pr: only for --storage hf"),
+        (["upload", "--version", "0.0.1"], "--version: only for --storage gitlab"),
+        (["download", "--storage", "gitlab", "--repo", "a/b"], "--repo: only for --storage hf"),
         (["delete", "letters", "--storage", "hf"], "only datasets in GitLab's registry"),
-        (["download", "--dataset-name", "x"], "dataset_name: only for --storage gitlab"),
-        (["upload", "--yes"], "yes: the command asks no question"),
+        (["download", "--dataset-name", "x"], "--dataset-name: only for --storage gitlab"),
+        (["upload", "--yes"], "--yes has no effect"),
+        (["download", "--repo", "x"], "say where to: --output-dir for a directory, or --output for"),
+        (
+            ["download", "--repo", "x", "--output", "a"],
+            "give --split or --artifact, or --output-dir instead",
+        ),
+        (
+            ["download", "--repo", "x", "--split", "a", "--artifact", "b"],
+            "--artifact is one file of the repository and --split one of its splits",
+        ),
+        (
+            ["migrate", "--organization", "x"],
+            "pass --input for a local file, or --version and --artifact",
+        ),
+        (
+            ["migrate", "--input", "x", "--version", "0.0.1"],
+            "--input names a local file, --version and --artifact a file in the registry",
+        ),
         (
             ["import", "train.jsonl", "--split", "test"],
             "only for a repository of the Hugging Face hub",
@@ -403,6 +421,8 @@ def test_moves_that_cannot_be_are_one_error_before_anybody_is_asked(
     ],
 )
 def test_flags_of_the_other_place_are_refused(desk: Desk, arguments: list[str], said: str) -> None:
+    desk.monkeypatch.setattr(sys, "argv", ["palestra", "dataset", *arguments])
+
     result = CliRunner().invoke(app, ["dataset", *arguments])
 
     assert result.exit_code == 2

@@ -221,7 +221,7 @@ def test_a_directory_in_the_way_is_told_before_the_hub_is_asked(world: World, hu
         ({"output_dirpath": "a", "artifact_fpath": "b", "split": "train"}, "give one of them"),
         ({"output_dirpath": "a", "output_fpath": "b", "split": "train"}, "both say where to"),
         ({"split": "train"}, "say where to"),
-        ({"output_fpath": "b"}, "give split or artifact_fpath"),
+        ({"output_fpath": "b"}, r"give split \(--split\) or artifact_fpath"),
         ({"output_fpath": "b", "repo_id": ""}, "at least 1 character"),
     ],
 )

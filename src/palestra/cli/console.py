@@ -19,7 +19,13 @@ import orjson
 from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
 from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
-from palestra.programs import has_flags, typed_program, with_commands_of, with_settings_of
+from palestra.programs import (
+    has_flags,
+    takes_overrides,
+    typed_program,
+    with_commands_of,
+    with_settings_of,
+)
 from palestra.system import exit_in_order, exit_quickly
 
 if TYPE_CHECKING:
@@ -115,7 +121,10 @@ def _in_words_typed(error: PalestraError) -> PalestraError:
 
     if not isinstance(error, InvalidSettings):
         return error
-    return error.in_words_of(sys.argv[1:], by_flags=has_flags(typed_program()))
+    program = typed_program()
+    return error.in_words_of(
+        sys.argv[1:], by_flags=has_flags(program), takes_flags=not takes_overrides(program)
+    )
 
 
 def hint_of(error: PalestraError) -> str:

@@ -35,6 +35,7 @@ from palestra.settings import (
     GitlabUpload,
     HubDownload,
     HubUpload,
+    InvalidSettings,
     NetworkSettings,
     args_from,
     existing_path,
@@ -208,7 +209,7 @@ def _migrate(run: _Run) -> int:
         raise ConfigError(
             "delete_from_gitlab: not a setting of this command, which always asks before it "
             "deletes",
-            hint="leave delete_from_gitlab out; --yes (+yes=true) answers the question",
+            hint="leave it out; the question is answered by --yes",
         )
     address = RegistryAddress.of(run.tree, os.environ)
     with tempfile.TemporaryDirectory(prefix="palestra-migrate-") as folder:
@@ -233,15 +234,15 @@ def _stored_file(tree: ConfigTree, folder: Path) -> GitlabDownload | None:
     """
     if tree.get("input_jsonl_fpath") is not None:
         if tree.get("artifact_fpath") is not None or tree.get("version") is not None:
-            raise ConfigError(
-                "input_jsonl_fpath names a local file, version and artifact_fpath a file in the "
-                "registry: pass one or the other"
+            raise InvalidSettings.about(
+                "input_jsonl_fpath (--input) names a local file, version (--version) and "
+                "artifact_fpath (--artifact) a file in the registry: pass one or the other"
             )
         return None
     if tree.get("artifact_fpath") is None and tree.get("version") is None:
-        raise ConfigError(
-            "the file to upload is missing: pass input_jsonl_fpath (a local file), or version "
-            "and artifact_fpath (a file in the registry)"
+        raise InvalidSettings.about(
+            "the file to upload is missing: pass input_jsonl_fpath (--input) for a local file, or "
+            "version (--version) and artifact_fpath (--artifact) for a file in the registry"
         )
     name = Path(str(tree.get("artifact_fpath") or "")).name
     return args_from(GitlabDownload, {**tree, "output_fpath": str(folder / name)})
@@ -267,8 +268,8 @@ def _refuse_to_lose(others: Sequence[str], name: str, run: _Run) -> None:
     question.
     """
     if others and run.yes:
-        raise ConfigError(
-            f"yes: not accepted, as deleting {name!r} from the registry would delete other "
+        raise InvalidSettings.about(
+            f"yes (--yes) is not accepted, as deleting {name!r} from the registry would delete other "
             "versions too, not only the uploaded one",
             hint=f"leave --yes out to be asked; `palestra dataset delete {name}` deletes all "
             "versions",

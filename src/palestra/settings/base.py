@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import escape, has_magic
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,6 +17,8 @@ from palestra.system import matching_files
 
 Args = TypeVar("Args", bound=BaseModel)
 HOW_TO_GIVE: Final = "give a setting by its flag, as +name=value, or as a line of env.yaml"
+_BY_OVERRIDES: Final = "give a setting as +name=value, or as a line of env.yaml"
+"""The same hint for the users of a program without flags."""
 
 
 _FLAG_BESIDE_NAME: Final = re.compile(r"(\w+) \((--[\w-]+)\)")
@@ -35,18 +37,33 @@ class SettingProblem:
     """The rest of the message, such as `should be at least 1, got 0`."""
     is_missing: bool = False
 
-    def text(self, arguments: Sequence[str] = (), *, by_flags: bool = False) -> str:
+    def text(self, arguments: Sequence[str] = (), *, by_flags: bool | None = None) -> str:
         """Return the message in the words of a command line.
 
         `arguments`: the command line; a flag that is in it names the setting. `by_flags`: whether
-        users of this command give settings as flags.
+        users of this command give settings as flags; None: it is unknown, so both are named.
         """
         if not self.name:
-            return _FLAG_BESIDE_NAME.sub(r"\2", self.sentence) if by_flags else self.sentence
+            if by_flags is None:
+                return self.sentence
+            return _FLAG_BESIDE_NAME.sub(r"\2" if by_flags else r"\1", self.sentence)
         typed = next((flag for flag in self.flags if is_typed(flag, arguments)), "")
         if by_flags and self.is_missing and self.flags:
             return f"{self.flags[0]} {self.sentence}"
         return f"{typed or self.name}: {self.sentence}"
+
+    def with_flags(self, flags: Mapping[str, tuple[str, ...]]) -> "SettingProblem":
+        """Return the same problem with the flags of another program. `flags`: by setting; one that is
+        not in it has none there.
+        """
+        if self.name:
+            return replace(self, flags=flags.get(self.name, ()))
+
+        def named(match: re.Match[str]) -> str:
+            own = flags.get(match[1], ())
+            return f"{match[1]} ({own[0]})" if own else match[1]
+
+        return replace(self, sentence=_FLAG_BESIDE_NAME.sub(named, self.sentence))
 
     def named_by(self, name_of: Callable[[str], str]) -> "SettingProblem":
         """Return the same problem with the settings named as `name_of` does, and without flags."""
@@ -74,13 +91,27 @@ class InvalidSettings(ConfigError):
         error.settings = tuple(settings)
         return error
 
-    def in_words_of(self, arguments: Sequence[str], *, by_flags: bool) -> ConfigError:
-        """Return the same error in the words of the command line that caused it."""
+    @classmethod
+    def about(cls, sentence: str, *, hint: str = "") -> Self:
+        """Return the error that settings contradict each other. `sentence`: names each of them with
+        its flag, such as `output_dirpath (--output-dir)`.
+        """
+        return cls.of([SettingProblem("", (), sentence)], hint=hint)
+
+    def in_words_of(
+        self, arguments: Sequence[str], *, by_flags: bool, takes_flags: bool = True
+    ) -> ConfigError:
+        """Return the same error in the words of the command line that caused it.
+
+        `by_flags`: whether its users give settings as flags. `takes_flags`: whether they can.
+        """
         if not self.settings:
             return self
         texts = (problem.text(arguments, by_flags=by_flags) for problem in self.settings)
         is_missing = any(problem.is_missing for problem in self.settings)
         hint = "" if by_flags and is_missing and self.hint == HOW_TO_GIVE else self.hint
+        if not takes_flags and hint == HOW_TO_GIVE:
+            hint = _BY_OVERRIDES
         return ConfigError("; ".join(texts), hint=hint)
 
 
@@ -134,7 +165,8 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> SettingProblem:
     name = ".".join(str(part) for part in steps)
     flags = flags_of(model, str(steps[0]))
     if error["type"] == "missing":
-        return SettingProblem(name, flags, "is required", is_missing=True)
+        sentence = f"is required{_choices_of(model, name)}"
+        return SettingProblem(name, flags, sentence, is_missing=True)
     sentence = _sentence(model, error)
     if isinstance(value, Path):
         value = str(value)
@@ -176,6 +208,14 @@ def sentence_of(error: ErrorDetails) -> str:
 def is_bound(error: ErrorDetails) -> bool:
     """Whether a number is outside of its range."""
     return error["type"] in _BOUNDS
+
+
+def _choices_of(model: type[BaseModel], name: str) -> str:
+    """Return the only values of a setting, to add to a sentence; empty when there may be others."""
+    field = model.model_fields.get(name)
+    if field is None or get_origin(field.annotation) is not Literal:
+        return ""
+    return f": {' or '.join(map(str, get_args(field.annotation)))}"
 
 
 def _range_of(field: FieldInfo) -> str:

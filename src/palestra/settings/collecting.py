@@ -317,7 +317,7 @@ class CollectArgs(RunArgs):
             raise ConfigError(
                 f"no agent of the configuration has a dataset of type {self.split}",
                 hint="list datasets under an agent: {name, type, jsonl_fpath}; or pass a file "
-                "with input_jsonl_fpath",
+                "with --input",
                 cause=KnownCause.NO_DATASET,
             )
         return dataset_files

@@ -105,8 +105,8 @@ class HubUpload(Settings):
     def _can_be(self) -> Self:
         if (self.hf_collection_name is None) != (self.hf_collection_slug is None):
             raise ValueError(
-                "hf_collection_name and hf_collection_slug name a collection together: give both "
-                "or neither"
+                "hf_collection_name (--collection) and hf_collection_slug (--collection-slug) name "
+                "a collection together: give both or neither"
             )
         return self
 
@@ -144,17 +144,23 @@ class HubDownload(Settings):
     def _can_be(self) -> Self:
         if self.artifact_fpath is not None and self.split is not None:
             raise ValueError(
-                "artifact_fpath is one file of the repository and split one of its splits: give "
-                "one of them"
+                "artifact_fpath (--artifact) is one file of the repository and split (--split) "
+                "one of its splits: give one of them"
             )
         if self.output_dirpath is not None and self.output_fpath is not None:
-            raise ValueError("output_dirpath and output_fpath both say where to: give one of them")
+            raise ValueError(
+                "output_dirpath (--output-dir) and output_fpath (--output) both say where to: "
+                "give one of them"
+            )
         if self.output_dirpath is None and self.output_fpath is None:
-            raise ValueError("say where to: output_dirpath (a directory) or output_fpath (a file)")
+            raise ValueError(
+                "say where to: output_dirpath (--output-dir) for a directory, or output_fpath (--output) "
+                "for a file"
+            )
         if self.output_fpath is not None and self.artifact_fpath is None and self.split is None:
             raise ValueError(
-                "output_fpath is one file, and every split is asked for: give split or "
-                "artifact_fpath, or output_dirpath instead"
+                "output_fpath (--output) is one file, and every split is asked for: give "
+                "split (--split) or artifact_fpath (--artifact), or output_dirpath (--output-dir) instead"
             )
         return self
 

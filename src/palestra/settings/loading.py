@@ -53,6 +53,9 @@ COMMAND_SETTINGS: Final = frozenset(
 """Top-level keys that are settings of any command. All are accepted by each, because users pass one
 set of settings to several commands."""
 
+_OF_A_FILE: Final = "_fpath"
+"""The ending of the settings that are files."""
+
 
 @cache
 def settings_by_flag() -> Mapping[str, tuple[str, FieldInfo]]:
@@ -68,8 +71,12 @@ def settings_by_flag() -> Mapping[str, tuple[str, FieldInfo]]:
 
 
 def _aliases() -> dict[str, str]:
-    """Return the settings by the names of their flags, as in `+resume=true`."""
-    return {
+    """Return the settings by the names of their flags, as in `+resume=true`, and without the ending
+    for the kind of path, as in `+input_jsonl=tasks.jsonl`.
+    """
+    names = [name for model in COMMAND_MODELS for name in model.model_fields]
+    stems = {name.removesuffix(_OF_A_FILE): name for name in names if name.endswith(_OF_A_FILE)}
+    return stems | {
         flag.lstrip("-").replace("-", "_"): name
         for flag, (name, _) in settings_by_flag().items()
         if flag.startswith("--")

@@ -1,6 +1,6 @@
 """`palestra dataset`: the flags of the commands that upload, download, delete and migrate datasets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -47,11 +47,20 @@ def _in_its_place(storage: Storage, settings: dict[str, Any]) -> dict[str, Any]:
     for storage_name, names in ONLY.items():
         strange = sorted(names & settings.keys())
         if storage_name != storage and strange:
-            raise ConfigError(
-                f"{', '.join(strange)}: only for --storage {storage_name}, but the storage is "
-                f"{storage}"
-            )
+            raise _only_in(storage_name, strange)
     return settings
+
+
+def _only_in(storage: Storage, names: Sequence[str], *, hint: str = "") -> ConfigError:
+    """Return the error about settings that are only for this storage, by their names."""
+    from palestra.settings import GitlabUpload, HubDownload, HubUpload, InvalidSettings, flags_of
+
+    models = (HubUpload, HubDownload, GitlabUpload)
+    flags = {name: flag for model in models for name in names for flag in flags_of(model, name)[:1]}
+    return InvalidSettings.about(
+        f"{', '.join(f'{name} ({flags[name]})' for name in names)}: only for --storage {storage}",
+        hint=hint,
+    )
 
 
 @settings_command(dataset, "HubUpload", "GitlabUpload", "NetworkSettings", required=False)
@@ -71,7 +80,7 @@ def upload(
 
         if flags.get("yes") and not flags.get("delete_from_gitlab"):
             raise ConfigError(
-                "yes: the command asks no question, so this setting has no effect",
+                "--yes has no effect: the command asks no question",
                 hint="the command only asks a question with --delete-from-gitlab",
             )
         run = upload_to_hub if storage is Storage.HF else upload_to_gitlab
@@ -100,8 +109,9 @@ def download(
         from palestra.cli.sharing import download_from_gitlab, download_from_hub
 
         if storage is Storage.HF and "dataset_name" in flags:
-            raise ConfigError(
-                "dataset_name: only for --storage gitlab, but the storage is hf",
+            raise _only_in(
+                Storage.GITLAB,
+                ["dataset_name"],
                 hint="name the repository with --repo organization/name",
             )
         run = download_from_hub if storage is Storage.HF else download_from_gitlab

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -205,7 +205,7 @@ def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSetting
     if not error.settings:
         return error
     flags = {flag.setting: flag.names for flag in command.flags if flag.setting}
-    problems = [replace(problem, flags=flags.get(problem.name, ())) for problem in error.settings]
+    problems = [problem.with_flags(flags) for problem in error.settings]
     typed = [flag.names[0] for flag in command.flags if flag.key in invocation.flags]
     by_flags = all(problem.flags for problem in problems if problem.is_missing)
     return InvalidSettings.of(problems, hint=error.hint).in_words_of(typed, by_flags=by_flags)

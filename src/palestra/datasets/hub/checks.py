@@ -75,8 +75,8 @@ def target_of(settings: HubUpload) -> UploadTarget:
     repo = f"{settings.hf_dataset_prefix}-{domain}-{name}"
     if not all(char.isalnum() or char in "-_." for char in repo):
         raise ConfigError(
-            f"{repo!r} cannot be the name of a repository",
-            hint="dataset_name takes letters, digits, -, _ and .",
+            f"{repo!r} cannot be the name of a repository, which takes letters, digits, -, _ and .",
+            hint="give another --dataset-name",
         )
     return UploadTarget(f"{settings.hf_organization}/{repo}", name, collection)
 
@@ -90,12 +90,15 @@ def _resources_server(config_path: str) -> tuple[str, str]:
     kinds = {(server.implementation, server.domain) for server in servers}
     if not kinds:
         raise ConfigError(
-            f"resource_config_path: {config_path} has no resources server",
-            hint="pass the config of the environment that the dataset is for",
+            f"{config_path} has no resources server",
+            hint="pass the config of the environment that the dataset is for, with --resource-config",
         )
     if len(kinds) > 1:
         names = ", ".join(sorted(server.name for server in servers))
-        raise ConfigError(f"resource_config_path: {config_path} has several servers: {names}")
+        raise ConfigError(
+            f"{config_path} has several servers: {names}",
+            hint="pass the config of one environment with --resource-config",
+        )
     implementation, domain = kinds.pop()
     if not domain:
         raise ConfigError(

@@ -105,7 +105,7 @@ def chosen(splits: Mapping[str, Split], name: str, repo_id: str) -> Split:
 
 
 NOTHING_READABLE: Final = (
-    f"it has no file of rows ({', '.join(READABLE)}); artifact_fpath fetches any other as it is"
+    f"it has no file of rows ({', '.join(READABLE)}); --artifact fetches any other as it is"
 )
 
 

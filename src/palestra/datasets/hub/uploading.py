@@ -16,8 +16,8 @@ from palestra.datasets.hub.checks import UploadTarget
 from palestra.datasets.transfer.files import git_blob_of
 from palestra.datasets.transfer.outgoing import CountedReader, Outgoing, UploadProgress
 from palestra.datasets.transfer.patience import Trouble
-from palestra.errors import ConfigError, RunFailed
-from palestra.settings import MAIN, HubUpload
+from palestra.errors import RunFailed
+from palestra.settings import MAIN, HubUpload, InvalidSettings
 
 DATASET: Final = "dataset"
 
@@ -156,11 +156,11 @@ class _Upload:
             lambda: api.revision_exists(self._repo, branch, repo_type=DATASET),
         )
         if branch_exists:
-            raise ConfigError(
-                f"{self._repo} has the revision {branch!r} already, and create_pr makes a new "
-                "branch for its pull request; nothing was uploaded",
-                hint="name another revision; or leave revision out, for a pull request against "
-                f"{MAIN}; or leave create_pr out, to commit to {branch}",
+            raise InvalidSettings.about(
+                f"{self._repo} has the revision {branch!r} already, and create_pr (--create-pr) makes a "
+                "new branch for its pull request; nothing was uploaded",
+                hint="name another revision; or leave the revision out, for a pull request against "
+                f"{MAIN}; or ask for no pull request, to commit to {branch}",
             )
 
     def _make_branch(self, branch: str) -> None:

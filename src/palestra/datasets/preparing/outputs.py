@@ -66,7 +66,7 @@ class Outputs:
             except BlockingIOError:
                 raise InputDataError(
                     f"{path} is being written by another preparation",
-                    hint="wait for it, or give another output_dirpath",
+                    hint="wait for it, or give another --output-dir",
                     cause=KnownCause.OUTPUT_IN_USE,
                 ) from None
             self._open[path] = file

@@ -177,7 +177,7 @@ def _refuse_own_inputs(examined: Sequence[_Examined], settings: PrepareSettings)
     if clash := next((path for path in outputs if path.resolve() in inputs), None):
         raise InputDataError(
             f"{clash} is one of the datasets, and would be overwritten",
-            hint="give another output_dirpath",
+            hint="give another --output-dir",
         )
 
 

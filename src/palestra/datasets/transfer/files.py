@@ -67,7 +67,7 @@ def free_destination(path: Path) -> Path:
     """
     if path.is_dir():
         raise InputDataError(
-            f"{path} is a directory, not a file", hint="pass a directory as output_dirpath instead"
+            f"{path} is a directory, not a file", hint="pass a directory with --output-dir instead"
         )
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
