@@ -48,6 +48,31 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
             ("eval", "sums.py", *MODEL, "--input", "head.csv"),
             "the first line names the columns only",
         ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "hf:acme/sums"),
+            "`palestra dataset import hf:acme/sums` makes a file of rows of it",
+        ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "latin.csv"),
+            "latin.csv cannot be read, line 3: byte 0xe9 at column 2 is not UTF-8",
+        ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "latin.csv"),
+            "`iconv -f latin1 -t utf-8 latin.csv > utf8_latin.csv`",
+        ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "commas.csv"),
+            'line 2: 3 cells under 2 columns; put a cell that has a comma in it into quotes ("…")',
+        ),
+        (("eval", "sums.py", *MODEL, "max_output_tokens=5"), "write --max-output-tokens 5"),
+        (("eval", "sums.py", *MODEL, "+resume=true"), "write --resume"),
+        (
+            ("eval", "sums.py", *MODEL, "temperature=1", "bogus=2"),
+            "temperature is a flag of this command, not an override",
+        ),
+        (("collect", "output=x.jsonl"), "write --output x.jsonl"),
+        (("show", "mcqa", "--row", "99"), "its rows are --row 0 to --row 4"),
+        (("benchmark", "prepare", "nope"), "there is no benchmark 'nope': no agent has a dataset"),
     ],
 )
 def test_a_slip_is_answered_with_what_to_type(
@@ -56,6 +81,8 @@ def test_a_slip_is_answered_with_what_to_type(
     world.write("sums.py", FILE)
     world.write("more.py", FILE)
     world.write("head.csv", "q,a\n")
+    world.write("commas.csv", "q,a\nOslo, Norway,2\n")
+    (world.folder / "latin.csv").write_bytes("q,a\n1,2\ncé,3\n".encode("latin-1"))
     (world.folder / "out").mkdir()
     write_run(world.folder / "run", [scored(0, 0, 1.0)], requested=1)
 

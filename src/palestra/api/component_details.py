@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -201,11 +201,15 @@ def _example(rows: Iterator[ExampleRow], name: str, number: int | None) -> Examp
     """Return the row at a position. Raises InputDataError: a position was asked for that does not
     exist.
     """
-    rows = (row for row in rows if row.number == (number or 0))
-    example = next(islice(rows, 1), None)
-    if example is None and number is not None:
-        raise InputDataError(f"{name} has no row {number}", hint="--row 0 is the first row")
-    return example
+    last = -1
+    for row in rows:
+        if row.number == (number or 0):
+            return row
+        last = max(last, row.number)
+    if number is not None:
+        hint = f"its rows are --row 0 to --row {last}" if last >= 0 else "it has no rows"
+        raise InputDataError(f"{name} has no row {number}", hint=hint)
+    return None
 
 
 # Settings

@@ -102,8 +102,9 @@ def prepare(
 
 def _benchmarks_named(located: Sequence[Located], names: Sequence[str]) -> list[Located]:
     if not located:
+        missing = f"there is no benchmark {names[0]!r}: " if names else ""
         raise ConfigError(
-            "no agent has a dataset of type benchmark",
+            f"{missing}no agent has a dataset of type benchmark",
             hint="pass the benchmark's config file with --config",
             cause=KnownCause.NO_DATASET,
         )

@@ -119,9 +119,13 @@ def _in_words_typed(error: PalestraError) -> PalestraError:
         return error
     from palestra.settings import InvalidSettings
 
-    if not isinstance(error, InvalidSettings):
-        return error
     program = typed_program()
+    if not isinstance(error, InvalidSettings):
+        if not has_flags(program):
+            return error
+        from palestra.cli.flags_for_overrides import with_flags_named
+
+        return with_flags_named(error, sys.argv[1:])
     return error.in_words_of(
         sys.argv[1:], by_flags=has_flags(program), takes_flags=not takes_overrides(program)
     )

@@ -1,6 +1,7 @@
 """Collect all problems of the rows in files and report them in one error, with line ranges."""
 
 import re
+import shlex
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from glob import has_magic
@@ -18,6 +19,8 @@ kept."""
 OTHER: Final = "other problems"
 _URL: Final = re.compile(r"(https?|s3|gs):/+(.+)")
 """A URL as the text of a path, which has single slashes."""
+_REPOSITORY: Final = re.compile(r"(?:^|/)(hf:.+)")
+"""A dataset of the hub as the text of a path."""
 
 
 def missing_file(path: Path, what: str = "") -> InputDataError:
@@ -26,6 +29,12 @@ def missing_file(path: Path, what: str = "") -> InputDataError:
     if (url := _URL.search(shown(path))) is not None:
         return InputDataError(
             f"{url[1]}://{url[2]} is a URL, and rows are read from files", hint="download it first"
+        )
+    if (repository := _REPOSITORY.search(shown(path))) is not None:
+        return InputDataError(
+            f"{repository[1]} is a dataset of the Hugging Face hub, and rows are read from files",
+            hint=f"`palestra dataset import {shlex.quote(repository[1])}` makes a file of rows of it; "
+            "the data of an environment in one file may be such a dataset",
         )
     if not has_magic(shown(path)):
         near = nearest_file(path)

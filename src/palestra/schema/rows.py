@@ -163,18 +163,18 @@ def _reason(raw: bytes, path: Path | None) -> str:
         return ""
     if constants:
         return f"JSON has no {constants[0]}: write null, or leave the field out"
-    return _no_utf8(line, path)
+    where = byte_that_is_not_utf8(line)
+    command = f"`iconv -f latin1 -t utf-8 {_as_typed(path)}` converts a file in Latin-1"
+    return f"{where}; {command}" if where else ""
 
 
-def _no_utf8(line: bytes, path: Path | None) -> str:
-    """Return which byte is not UTF-8, and a command that converts the file; empty when all are."""
+def byte_that_is_not_utf8(line: bytes) -> str:
+    """Return which byte of a line is not UTF-8, and its column; empty when all are."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        return (
-            f"byte {line[error.start]:#x} at column {len(line[: error.start].decode()) + 1} is not UTF-8; "
-            f"`iconv -f latin1 -t utf-8 {_as_typed(path)}` converts a file in Latin-1"
-        )
+        column = len(line[: error.start].decode()) + 1
+        return f"byte {line[error.start]:#x} at column {column} is not UTF-8"
     return ""
 
 

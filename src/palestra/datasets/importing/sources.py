@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from palestra.schema import (
     COMPRESSED_SUFFIXES,
     MAX_ROW_BYTES,
     Line,
+    byte_that_is_not_utf8,
     is_compressed,
     jsonl_lines,
     other_than_text,
@@ -50,13 +52,13 @@ def records_of(path: Path) -> Records:
     reader = _READERS.get(suffix.lower())
     if path.is_dir():
         raise InputDataError(f"{shown(path)} is a folder, not a file of rows")
+    if not path.is_file():
+        raise missing_file(path)
     if reader is None:
         raise InputDataError(
             f"{path}: {suffix or 'a file without an ending'} is not a format that can be imported",
             hint=f"known: {', '.join(sorted(_READERS))}, each also with .gz or .zst",
         )
-    if not path.is_file():
-        raise missing_file(path)
     try:
         if named_packed or is_compressed(path):
             yield from _unpacked(path, suffix, reader)
@@ -73,11 +75,22 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputDataError:
         kind = other_than_text(file.read(8))
     if kind and kind != "UTF-16":
         return InputDataError(f"{path} is {kind}, not text", hint="unpack it first")
-    reason = f"the file is {kind}" if kind else str(error)
+    reason = f": the file is {kind}" if kind else _line_not_utf8(path) or f": {error}"
+    copy = path.with_name(f"utf8_{path.name}")
     return InputDataError(
-        f"{path} cannot be read: {reason}",
-        hint=f"save it as UTF-8: iconv -f {kind or 'latin1'} -t utf-8",
+        f"{path} cannot be read{reason}",
+        hint=f"save it as UTF-8: `iconv -f {kind or 'latin1'} -t utf-8 {shlex.quote(shown(path))} > "
+        f"{shlex.quote(shown(copy))}`",
     )
+
+
+def _line_not_utf8(path: Path) -> str:
+    """Return where the first byte is that is not UTF-8, to add to a message; empty when none is."""
+    with open_rows(path) as file:
+        for number, line in enumerate(file, start=1):
+            if where := byte_that_is_not_utf8(line):
+                return f", line {number}: {where}"
+    return ""
 
 
 def _unpacked(path: Path, suffix: str, reader: Callable[[Path], Records]) -> Records:
@@ -150,16 +163,20 @@ def _table(path: Path) -> Records:
     before = csv.field_size_limit(MAX_ROW_BYTES)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=_delimiter(path), strict=True)
+            delimiter = _delimiter(path)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             try:
-                yield from _records(path, reader)
+                yield from _records(path, reader, delimiter)
             except csv.Error as error:
                 raise InputDataError(f"{path} line {reader.line_num}: {error}") from error
     finally:
         csv.field_size_limit(before)
 
 
-def _records(path: Path, reader: "_csv.Reader") -> Records:
+_DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+
+
+def _records(path: Path, reader: "_csv.Reader", delimiter: str) -> Records:
     head = next(reader, [])
     if not any(head):
         raise InputDataError(f"{path} has no header: its first line must name the columns")
@@ -173,7 +190,10 @@ def _records(path: Path, reader: "_csv.Reader") -> Records:
         if len(cells) == len(head):
             yield Line(number, dict(zip(head, cells, strict=True)))
         else:
-            yield Line(number, None, f"{len(cells)} cells under {len(head)} columns")
+            problem = f"{len(cells)} cells under {len(head)} columns"
+            if len(cells) > len(head):
+                problem += f'; put a cell that has {_DELIMITERS[delimiter]} in it into quotes ("…")'
+            yield Line(number, None, problem)
 
 
 def _delimiter(path: Path) -> str:
