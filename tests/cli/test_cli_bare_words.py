@@ -143,4 +143,24 @@ def test_the_answer_can_be_pasted(world: World) -> None:
 def test_a_flag_for_a_config_file_is_answered_with_its_override(world: World) -> None:
     message = world.run("ng_run", "--config", "my_server.yaml").refused()
 
-    assert "overrides have no flags; write +config_paths=[my_server.yaml]" in message
+    assert "ng_run takes overrides, not flags; write +config_paths=[my_server.yaml]" in message
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("ng_collect_rollouts --resume", "write +resume_from_cache=true"),
+        ("nemo_gym_collect_rollouts --concurrency 4", "write +num_samples_in_parallel=4"),
+        ("ng_collect_rollouts --num_repeats=3", "write +num_repeats=3"),
+        ("ng_run --model tiny", "write +policy_model_name=tiny"),
+        ("ng_run --model-api-key sk-secret", "write +policy_api_key=****"),
+        ("ng_test --resources-server mcqa", "write +entrypoint=resources_servers/mcqa"),
+        ("ng_status --wait=1", "write +wait=1"),
+        ("ng_status --json", "--json is none of its settings\nhint: ng_status --help lists"),
+        ("ng_run --verbose", "--verbose is none of its settings\nhint: ng_run --help lists"),
+    ],
+)
+def test_a_flag_is_answered_with_the_override_of_its_setting(
+    world: World, typed: str, answer: str
+) -> None:
+    assert answer in world.run(*typed.split()).refused()

@@ -31,6 +31,7 @@ def _command(
     example: str = "",
     runs_authors_code: bool = False,
     needs_model: bool = False,
+    flags: Sequence[str] = (),
     **arguments: Any,
 ) -> Callable[[], NoReturn]:
     """Return the entry point of a command, which calls `function` with the overrides and
@@ -38,7 +39,7 @@ def _command(
 
     `function` and `models`: `module:attribute`. The help lists the settings of the models. `settings`:
     those that no model has. `example`: the words after the command, for the help. `needs_model`: the
-    config of an environment alone is not enough.
+    config of an environment alone is not enough. `flags`: the only ones that the command takes.
     """
 
     def all_settings() -> Sequence[str]:
@@ -48,6 +49,7 @@ def _command(
 
     def run_command(overrides: list[str]) -> int:
         _refuse_bare_words(overrides, all_settings, needs_model=needs_model or runs_authors_code)
+        _refuse_flags([word for word in overrides if word not in flags], all_settings)
         code: int = imported(function)(overrides, **arguments)
         return code
 
@@ -80,6 +82,15 @@ def _refuse_bare_words(
         refuse_bare_overrides(Called(program, overrides, settings(), needs_model))
 
 
+def _refuse_flags(words: Sequence[str], settings: Callable[[], Sequence[str]]) -> None:
+    """Raise ConfigError, with the override as it is meant: a word is a flag."""
+    if any(word.startswith("-") for word in words):
+        from palestra.cli.typed_flags import refuse_flags
+        from palestra.programs import typed_program
+
+        refuse_flags(typed_program(), words, settings())
+
+
 def _explain(name: str, about: str, settings: Sequence[str], example: str) -> None:
     from palestra.cli.console import say
 
@@ -106,6 +117,7 @@ status = _command(
     "unless it waits",
     f"{CLI}.ng:_status",
     settings=("wait",),
+    flags=("--wait",),
     example="+wait=60",
 )
 dump_config = _command(
@@ -167,6 +179,7 @@ version = _command(
     "what is installed, and where",
     f"{CLI}.ng:_version",
     settings=("json",),
+    flags=("--json",),
     example="+json=true",
 )
 init_resources_server = _command(
