@@ -296,6 +296,17 @@ def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: P
     assert message.endswith("got 'five'")
 
 
+class Switch(BaseModel):
+    return_token_id_information: bool = False
+
+
+def test_the_value_of_a_switch_about_token_ids_is_no_secret() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Switch, instance(return_token_id_information="maybe"))
+
+    assert caught.value.message.endswith("got 'maybe'")
+
+
 def test_a_value_of_an_override_is_not_said_to_be_in_a_file(tmp_path: Path) -> None:
     message = refusal_of_five(tmp_path / "m.yaml", "max_steps: 3")
 

@@ -38,6 +38,15 @@ def test_everything_wrong_with_the_entries_is_said_in_one_error() -> None:
     )
 
 
+def test_a_value_of_a_wrong_kind_is_quoted() -> None:
+    fields = {"name": "t", "type": "example", "jsonl_fpath": "t.jsonl", "num_repeats": "one"}
+
+    with pytest.raises(ConfigError) as caught:
+        datasets_of_agents([agent(fields)])
+
+    assert caught.value.message.endswith('got "one"')
+
+
 def test_a_misspelt_type_is_a_problem_by_itself() -> None:
     held = agent(
         {"name": "t", "type": "train", "jsonl_fpath": "t.jsonl"},

@@ -1,12 +1,16 @@
 """What passes as a row."""
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 
+from palestra.datasets import RowProblems
 from palestra.datasets.row_checks import PLAIN_REQUEST, RowCheck
+from palestra.errors import InputDataError
 from palestra.schema import Line, ResponseCreateParams
 
 ANY = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
@@ -72,3 +76,51 @@ def test_a_row_passes_if_and_only_if_it_has_no_problem(metadata: dict[str, Any])
 
     assert RowCheck().passes(row) == (not problems)
     assert all("/metadata/" in problem for problem in problems)
+
+
+def refusal_of(*rows: dict[str, Any]) -> str:
+    """The message about these rows, which are the lines of `t.jsonl`."""
+    check, problems = RowCheck(), RowProblems()
+    for number, row in enumerate(rows, start=1):
+        assert not check.passes(row)
+        for problem in check.problems(Line(number, row)):
+            problems.add(Path("t.jsonl"), number, problem)
+    with pytest.raises(InputDataError) as caught:
+        problems.raise_if_any()
+    return caught.value.message
+
+
+def row_with(**params: Any) -> dict[str, Any]:
+    return {"responses_create_params": {"input": "q", **params}}
+
+
+def test_the_value_that_a_field_refuses_is_quoted() -> None:
+    assert refusal_of(row_with(tools="add")).endswith('should be a valid list, got "add"')
+
+
+def test_rows_that_are_bad_in_the_same_way_are_one_problem_with_the_first_value() -> None:
+    message = refusal_of(row_with(temperature="warm"), row_with(temperature="hot"))
+
+    assert "lines 1-2: /responses_create_params/temperature" in message
+    assert message.endswith(', such as "warm"')
+
+
+def test_a_long_value_is_cut() -> None:
+    assert refusal_of(row_with(tools="a" * 1000)).endswith(f'got "{"a" * 59}…')
+
+
+@pytest.mark.parametrize("key", ["response_create_params", "responses_create_param"])
+def test_a_misspelt_key_of_the_request_is_named(key: str) -> None:
+    message = refusal_of({key: {"input": "q"}})
+
+    assert message.endswith(f"no `responses_create_params`; did you mean it by {key!r}?")
+
+
+def test_a_misspelt_key_of_the_agent_is_named() -> None:
+    message = refusal_of({**row_with(), "agent_reff": {"name": "a"}})
+
+    assert message.endswith("no `agent_ref`; did you mean it by 'agent_reff'?")
+
+
+def test_a_field_with_a_similar_name_that_names_no_agent_is_the_rows_own() -> None:
+    assert RowCheck().passes({**row_with(), "agent_refs": ["a"]})

@@ -81,6 +81,25 @@ def test_a_row_s_key_sorts_by_task_then_rollout_and_reads_well() -> None:
         key_of({"_ng_task_index": 1})
 
 
+def test_objects_over_several_lines_are_one_bad_line_with_the_command_that_converts_them(
+    tmp_path: Path,
+) -> None:
+    row = orjson.dumps({"a": {"b": [1, 2]}}, option=orjson.OPT_INDENT_2)
+
+    [line] = lines_of(tmp_path, row + b"\n" + row + b"\n")
+
+    path = tmp_path / "rows.jsonl"
+    assert line.number == 1
+    assert f"`jq -c . {path} > {tmp_path / 'rows_lines.jsonl'}` converts it" in line.error
+
+
+def test_a_lone_brace_on_the_first_line_is_one_of_several_bad_lines(tmp_path: Path) -> None:
+    found = lines_of(tmp_path, b'{\n{"a": 1}\nnothing\n{"a": 2}\n')
+
+    assert [line.number for line in found if line.error] == [1, 3]
+    assert [line.row for line in found if not line.error] == [{"a": 1}, {"a": 2}]
+
+
 def test_a_line_that_is_too_long_is_bad_and_the_next_one_is_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"a": 1}\n{"b": "' + b"x" * 100 + b'"}\n{"c": 3}\n')

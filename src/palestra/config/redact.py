@@ -22,7 +22,7 @@ MIN_LENGTH_IN_KEYS: Final = 8
 _SECRET_WORDS = frozenset({"key", "token", "password", "secret", "authorization", "apikey"})
 _NUMBERS_TOO = frozenset({"password", "secret"})
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
-_KEY_METRICS = re.compile(r"key[_\-. ]?metrics?", re.IGNORECASE)
+_NO_SECRETS = re.compile(r"key[_\-. ]?metrics?|token_id_information", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _NAMED_VALUE = re.compile(r"""([\w.\-]+)(["']?\s*[:=]\s*)(\S.*)""")
 # What people write where a key is demanded but none is needed.
@@ -39,8 +39,9 @@ def is_secret_name(name: object) -> bool:
 def _words(name: object) -> set[str]:
     if not isinstance(name, str):
         return set()
-    # `key metrics` are the metrics that matter: no lock, no key.
-    return {word.lower() for word in _WORD.findall(_KEY_METRICS.sub("", name))}
+    # `key metrics` are the metrics that matter: no lock, no key. `return_token_id_information` is a
+    # switch.
+    return {word.lower() for word in _WORD.findall(_NO_SECRETS.sub("", name))}
 
 
 def find_secrets(tree: Any) -> frozenset[str]:

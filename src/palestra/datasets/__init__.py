@@ -45,7 +45,7 @@ from palestra.datasets.request_models import (
     published_body,
     rows_are_whole,
 )
-from palestra.datasets.row_checks import parameter_problems
+from palestra.datasets.row_checks import misspelt_agent, missing_params, parameter_problems
 from palestra.datasets.skills import (
     SkillMetadata,
     SkillsRef,
@@ -114,6 +114,8 @@ __all__ = [
     "locate",
     "metrics_of",
     "missing_file",
+    "missing_params",
+    "misspelt_agent",
     "open_hub",
     "open_registry",
     "open_rows",

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from palestra.config import InstanceConfig, ServerType, did_you_mean, is_one_slip, nearest
 from palestra.errors import ConfigError, Problem
-from palestra.schema import JsonObject
+from palestra.schema import JsonObject, in_short
 
 DatasetType = Literal["train", "validation", "example", "benchmark"]
 DataSource = Literal["huggingface", "gitlab"]
@@ -215,8 +215,10 @@ def _problems(
         sentence = details["msg"].removeprefix("Value error, ")
         if details["type"] == "extra_forbidden":
             sentence = f"is not a setting{did_you_mean(steps[-1], _names_in(steps[0]))}"
-        elif details["type"] == "literal_error" and isinstance(details["input"], str):
-            sentence += did_you_mean(details["input"], get_args(DatasetType))
+        elif details["type"] not in {"missing", "value_error"}:
+            sentence += f", got {in_short(details['input'])}"
+            if details["type"] == "literal_error" and isinstance(details["input"], str):
+                sentence += did_you_mean(details["input"], get_args(DatasetType))
         field_path = ".".join(steps)
         yield Problem(
             f"{dataset_name}: {field_path}: {sentence}"

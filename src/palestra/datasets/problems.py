@@ -3,10 +3,10 @@
 import re
 import shlex
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from palestra.config import nearest_file
 from palestra.errors import InputDataError
@@ -16,6 +16,8 @@ MOST_KINDS: Final = 20
 MOST_KINDS_KEPT: Final = 1000
 """The maximum number of different problem texts kept per file. Beyond it, only the line numbers are
 kept."""
+_MOST_VALUES: Final = 2
+"""With two values, it is known that rows with one problem have several."""
 OTHER: Final = "other problems"
 _URL: Final = re.compile(r"(https?|s3|gs):/+(.+)")
 """A URL as the text of a path, which has single slashes."""
@@ -95,20 +97,40 @@ class LineRanges:
         return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in self.ranges())
 
 
+class ValueProblem(str):
+    """A problem of a row that is about a value. Rows that are bad in the same way have equal problems,
+    whatever their values are.
+
+    `value`: the value in short; empty when it is not to be quoted.
+    """
+
+    __slots__ = ("value",)
+
+    def __new__(cls, text: str, value: str) -> Self:
+        problem = super().__new__(cls, text)
+        problem.value = value
+        return problem
+
+
 class RowProblems:
     """Collects the problems of rows and reports them by kind, with line ranges."""
 
     def __init__(self) -> None:
         self._files: dict[Path, dict[str, LineRanges]] = {}
+        self._values: dict[tuple[Path, str], list[str]] = {}
 
     def add(self, path: Path, line: int, what: str) -> None:
         """Record the problem `what` for line `line` of `path`."""
         self._lines(path, what).add(line)
+        if isinstance(what, ValueProblem) and what.value:
+            values = self._values.setdefault((path, str(what)), [])
+            if len(values) < _MOST_VALUES and what.value not in values:
+                values.append(what.value)
 
     def found(self) -> Iterator[tuple[Path, str, LineRanges]]:
         """Yield the file, text and lines of each kind of problem."""
-        for path, kinds in self._files.items():
-            for what, lines in kinds.items():
+        for path in self._files:
+            for what, lines in self._quoting(path).items():
                 yield path, what, lines
 
     def _lines(self, path: Path, what: str) -> LineRanges:
@@ -125,8 +147,23 @@ class RowProblems:
         recorded.
         """
         if self._files:
-            descriptions = [_describe(path, kinds) for path, kinds in self._files.items()]
+            descriptions = [_describe(path, self._quoting(path)) for path in self._files]
             raise BadRows("\n".join(descriptions), hint=hint, rows=self)
+
+
+    def _quoting(self, path: Path) -> dict[str, LineRanges]:
+        """Return the problems of a file, each with the value that it is about."""
+        return {
+            what + _quoted(self._values.get((path, what), ())): lines
+            for what, lines in self._files[path].items()
+        }
+
+
+def _quoted(values: Sequence[str]) -> str:
+    """Return the words about the values of a problem, to add to its text."""
+    if not values:
+        return ""
+    return f", got {values[0]}" if len(values) == 1 else f", such as {values[0]}"
 
 
 class BadRows(InputDataError):

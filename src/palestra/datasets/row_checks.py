@@ -5,9 +5,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from palestra.config import is_secret_name, nearest
+from palestra.datasets.problems import ValueProblem
 from palestra.datasets.prompts import PromptTemplate
 from palestra.datasets.request_models import DoorKeeper, RowEndpoint
 from palestra.schema import (
+    AGENT_REF,
     CREATE_PARAMS,
     JsonDict,
     JsonObject,
@@ -100,6 +103,27 @@ _CHAT: Final = "messages"
 KNOWN_PARAMS: Final = frozenset(ResponseCreateParams.model_fields)
 
 
+def missing_params(row: JsonObject) -> str:
+    """Return the problem of a row without `responses_create_params`, with the key that is most likely
+    meant to be it.
+    """
+    near = nearest(CREATE_PARAMS, map(str, row), cutoff=_MISSPELT)
+    return f"no `{CREATE_PARAMS}`" + (f"; did you mean it by {near!r}?" if near else "")
+
+
+def misspelt_agent(row: JsonObject) -> Iterator[str]:
+    """Yield the problem that a row names its agent under a key that is most likely meant to be
+    `agent_ref`. Nothing would read it, and the row would go to the default agent.
+    """
+    if AGENT_REF in row:
+        return
+    references = [key for key, value in row.items() if isinstance(value, Mapping) and "name" in value]
+    if near := nearest(AGENT_REF, references, cutoff=_MISSPELT):
+        yield f"no `{AGENT_REF}`; did you mean it by {near!r}?"
+
+
+_MISSPELT: Final = 0.85
+"""The least similarity of a misspelt key of a row to the key that is meant."""
 TOO_DEEP: Final = "nested too deeply"
 
 
@@ -112,11 +136,14 @@ def parameter_problems(params: JsonObject) -> Iterator[str]:
     try:
         ResponseCreateParams.model_validate(params)
     except ValidationError as error:
-        # Without the value: rows that are bad in the same way are one line.
         for field in rejected_fields(params, error):
             has_chat = field.pointer == "/input" and "input" not in params and _CHAT in params
             of_chat = f"; {_CHAT!r} is its name in Chat Completions" if has_chat else ""
-            yield f"/{CREATE_PARAMS}{field.pointer}: {field.expected}{of_chat}"
+            is_secret = is_secret_name(field.pointer.rpartition("/")[2])
+            yield ValueProblem(
+                f"/{CREATE_PARAMS}{field.pointer}: {field.expected}{of_chat}",
+                "" if is_secret else field.found,
+            )
 
 
 class RowCheck:
@@ -149,7 +176,7 @@ class RowCheck:
             admitted = self._keeper.admits(row)
         except (ValueError, RecursionError):  # of pydantic, or nested deeper than validators go
             return False
-        return admitted and (
+        return admitted and not any(misspelt_agent(row)) and (
             params.keys() <= KNOWN_PARAMS or not misspelt_parameters(params.keys())
         )
 
@@ -168,9 +195,10 @@ class RowCheck:
     def _of_row(self, row: JsonObject) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
-            yield f"no `{CREATE_PARAMS}`"
+            yield missing_params(row)
         elif not isinstance(params, Mapping):
             yield f"/{CREATE_PARAMS}: should be an object"
         else:
             yield from parameter_problems(params)
+        yield from misspelt_agent(row)
         yield from self._keeper.problems(row)

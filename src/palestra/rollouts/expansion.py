@@ -20,6 +20,8 @@ from palestra.datasets import (
     fill_row,
     load_prompt,
     missing_file,
+    missing_params,
+    misspelt_agent,
     parameter_problems,
     skills_in,
 )
@@ -170,7 +172,7 @@ class Expansion:
     def _params(self, row: JsonDict) -> Iterator[str]:
         params = row.get(CREATE_PARAMS)
         if params is None:
-            yield f"no `{CREATE_PARAMS}`"
+            yield missing_params(row)
             return
         if not isinstance(params, Mapping):
             yield f"/{CREATE_PARAMS} is not an object"
@@ -184,6 +186,9 @@ class Expansion:
         row[CREATE_PARAMS] = merged
 
     def _agent(self, row: JsonDict, default: str | None) -> Iterator[str]:
+        if problems := list(misspelt_agent(row)):
+            yield from problems
+            return
         ref = row.get(AGENT_REF)
         name = ref.get("name") if isinstance(ref, Mapping) else None
         if name is not None and not isinstance(name, str):

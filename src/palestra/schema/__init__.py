@@ -96,7 +96,13 @@ from palestra.schema.packed import (
     is_compressed,
     open_packed,
 )
-from palestra.schema.problems import RejectedField, rejected_fields, rejection_text, why_unreadable
+from palestra.schema.problems import (
+    RejectedField,
+    in_short,
+    rejected_fields,
+    rejection_text,
+    why_unreadable,
+)
 from palestra.schema.protocol import (
     EXPECTED_ANSWER,
     EXTRACTED_ANSWER,
@@ -348,6 +354,7 @@ __all__ = [
     "finite_reward",
     "first_difference",
     "goes_with_a_run",
+    "in_short",
     "infinite_component",
     "is_compressed",
     "is_infinite",

@@ -5,6 +5,7 @@ import errno
 import json
 import shlex
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,9 @@ CREATE_PARAMS = "responses_create_params"
 MAX_ROW_BYTES = 128 * 1024 * 1024
 """The maximum length of a line that is read or written: 128 MiB. A decoded row needs several times
 as much memory, and many rollouts share that memory."""
+
+_MOST_SPREAD_BYTES = 1024 * 1024
+"""The maximum length of an object over several lines that is recognized as one."""
 
 _NO_TEXT = {
     b"BZh": "compressed (bzip2)",
@@ -104,7 +108,8 @@ def jsonl_lines(
     commands that messages name; None: unknown.
     """
     number = 0
-    while raw := _next_line(file, most_bytes + 1):
+    buffered: deque[bytes] = deque()
+    while raw := buffered.popleft() if buffered else _next_line(file, most_bytes + 1):
         number += 1
         if number == 1:
             raw = raw.removeprefix(codecs.BOM_UTF8)  # as Windows' editors write it
@@ -127,6 +132,11 @@ def jsonl_lines(
             if number == 1 and raw.lstrip().startswith(b"["):
                 yield Line(number, None, _is_array(path))
                 return
+            if number == 1 and raw.rstrip() == b"{":
+                buffered.extend(_lines_of_object(raw, file))
+                if _is_json(raw, *buffered):
+                    yield Line(number, None, _is_spread(path))
+                    return
             problem = f"not JSON ({_reason(raw, path) or error})"
             yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
 
@@ -137,6 +147,35 @@ def _is_array(path: Path | None) -> str:
     return (
         "the file is one JSON array, not an object a line: "
         f"`jq -c '.[]' {_as_typed(path)} > {_as_typed(lines)}` converts it"
+    )
+
+
+def _lines_of_object(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the next lines, to the one that closes the object that the line `first` begins, or to
+    the limit.
+    """
+    size = len(first)
+    while size < _MOST_SPREAD_BYTES and (raw := _next_line(file, _MOST_SPREAD_BYTES - size)):
+        yield raw
+        size += len(raw)
+        if raw.startswith(b"}"):
+            return
+
+
+def _is_json(*lines: bytes) -> bool:
+    try:
+        orjson.loads(b"".join(lines))
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _is_spread(path: Path | None) -> str:
+    """Return the message that rows are spread over lines, with the command that converts the file."""
+    lines = None if path is None else path.with_name(f"{path.stem}_lines.jsonl")
+    return (
+        "the file has objects over several lines, not an object a line: "
+        f"`jq -c . {_as_typed(path)} > {_as_typed(lines)}` converts it"
     )
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Self, final
 
 import orjson
 
-from palestra.datasets import RowProblems, missing_file
+from palestra.datasets import RowProblems, missing_file, missing_params
 from palestra.errors import InputDataError
 from palestra.schema import (
     AGENT_REF,
@@ -94,7 +94,7 @@ class TaskRows:
         if not isinstance(row, dict):
             return "not a JSON object"
         if not isinstance(row.get(CREATE_PARAMS), Mapping):
-            return f"no `{CREATE_PARAMS}`"
+            return missing_params(row)
         self._add(row, offset)
         return ""
 
