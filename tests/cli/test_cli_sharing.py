@@ -1,7 +1,7 @@
 """The commands that move datasets: what they print, what they ask, what they never show."""
 
-import sys
 import io
+import sys
 import threading
 import tomllib
 import traceback
@@ -390,7 +390,10 @@ def test_moves_that_cannot_be_are_one_error_before_anybody_is_asked(
         (["delete", "letters", "--storage", "hf"], "only datasets in GitLab's registry"),
         (["download", "--dataset-name", "x"], "--dataset-name: only for --storage gitlab"),
         (["upload", "--yes"], "--yes has no effect"),
-        (["download", "--repo", "x"], "say where to: --output-dir for a directory, or --output for"),
+        (
+            ["download", "--repo", "x"],
+            "say where to: --output-dir for a directory, or --output for",
+        ),
         (
             ["download", "--repo", "x", "--output", "a"],
             "give --split or --artifact, or --output-dir instead",

@@ -113,3 +113,47 @@ def test_the_help_of_eval_says_which_model_is_the_default(world: World) -> None:
     text = " ".join(world.run("palestra", "eval", "-h").out.split())
 
     assert "Default policy_model of the configs; without configs, local." in text
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (
+            ("ng_collect_rollouts", "+input_jsonl=rows.jsonl", "+output_jsonl_fpath=x.jsonl"),
+            (
+                "error: override 'input_jsonl' is not a setting and nothing refers to it; did you mean "
+                "'input_jsonl_fpath'?"
+            ),
+        ),
+        (
+            ("ng_prepare_data", "+output_dirpath=out"),
+            (
+                "error: mode: is required: train_preparation or example_validation\n"
+                "hint: give a setting as +name=value, or as a line of env.yaml"
+            ),
+        ),
+        (
+            ("ng_download_dataset_from_hf", "+repo_id=x"),
+            "say where to: output_dirpath for a directory, or output_fpath for a file",
+        ),
+    ],
+)
+def test_a_slip_at_a_program_with_overrides_is_one_error(
+    world: World, command: tuple[str, ...], answer: str
+) -> None:
+    done = world.run(*command)
+
+    assert answer in done.refused()
+    assert "warning" not in done.err
+
+
+@pytest.mark.parametrize("program", ["palestra", "ng_collect_rollouts"])
+def test_an_output_that_is_a_folder_has_no_hint_about_the_input(world: World, program: str) -> None:
+    (world.folder / "out").mkdir()
+    words = ("+output_jsonl_fpath=out/", "+input_jsonl_fpath=rows.jsonl")
+    command = ("eval", "mcqa", *MODEL, "--output", "out/") if program == "palestra" else words
+
+    message = world.run(program, *command).refused()
+
+    assert "is a folder, and should be a file that ends with .jsonl" in message
+    assert "hint" not in message

@@ -32,12 +32,16 @@ def refuse_flags(program: str, words: Sequence[str], settings: Collection[str]) 
         return
     meanings = _settings_by_flag(program, settings)
     flags = _typed_flags(words, meanings)
-    known = [_override(flag, meanings[flag.name]) for flag in flags if flag.name in meanings]
+    overrides = [_override(flag, meanings[flag.name]) for flag in flags if flag.name in meanings]
     unknown = [flag.name for flag in flags if flag.name not in meanings]
-    remedies = [f"write {' '.join(map(mask_line, known))}"] if known else []
+    remedies = [f"write {' '.join(map(mask_line, overrides))}"] if overrides else []
     remedies += [f"{name} is none of its settings" for name in unknown]
     raise ConfigError(
-        Phrase("{program} takes overrides, not flags; {advice}", program=program, advice="; ".join(remedies)),
+        Phrase(
+            "{program} takes overrides, not flags; {advice}",
+            program=program,
+            advice="; ".join(remedies),
+        ),
         hint=Phrase("{program} --help lists the settings", program=program) if unknown else "",
     )
 
@@ -98,9 +102,9 @@ def _settings_by_flag(program: str, settings: Collection[str]) -> Mapping[str, _
     }
     names = {f"--{name.replace('_', '-')}": _Meaning(name) for name in settings}
     configs = dict.fromkeys(_CONFIG, _Meaning(_CONFIG_PATHS))
-    taken = {
+    accepted = {
         flag: meaning
         for flag, meaning in {**names, **ours, **configs}.items()
         if meaning.setting in settings
     }
-    return {**taken, **gyms}
+    return {**accepted, **gyms}

@@ -45,7 +45,7 @@ from palestra.datasets.request_models import (
     published_body,
     rows_are_whole,
 )
-from palestra.datasets.row_checks import misspelt_agent, missing_params, parameter_problems
+from palestra.datasets.row_checks import missing_params, misspelt_agent, parameter_problems
 from palestra.datasets.skills import (
     SkillMetadata,
     SkillsRef,

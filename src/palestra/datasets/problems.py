@@ -105,6 +105,7 @@ class ValueProblem(str):
     """
 
     __slots__ = ("value",)
+    value: str
 
     def __new__(cls, text: str, value: str) -> Self:
         problem = super().__new__(cls, text)
@@ -149,7 +150,6 @@ class RowProblems:
         if self._files:
             descriptions = [_describe(path, self._quoting(path)) for path in self._files]
             raise BadRows("\n".join(descriptions), hint=hint, rows=self)
-
 
     def _quoting(self, path: Path) -> dict[str, LineRanges]:
         """Return the problems of a file, each with the value that it is about."""

@@ -117,7 +117,9 @@ def misspelt_agent(row: JsonObject) -> Iterator[str]:
     """
     if AGENT_REF in row:
         return
-    references = [key for key, value in row.items() if isinstance(value, Mapping) and "name" in value]
+    references = [
+        key for key, value in row.items() if isinstance(value, Mapping) and "name" in value
+    ]
     if near := nearest(AGENT_REF, references, cutoff=_MISSPELT):
         yield f"no `{AGENT_REF}`; did you mean it by {near!r}?"
 
@@ -176,8 +178,10 @@ class RowCheck:
             admitted = self._keeper.admits(row)
         except (ValueError, RecursionError):  # of pydantic, or nested deeper than validators go
             return False
-        return admitted and not any(misspelt_agent(row)) and (
-            params.keys() <= KNOWN_PARAMS or not misspelt_parameters(params.keys())
+        return (
+            admitted
+            and not any(misspelt_agent(row))
+            and (params.keys() <= KNOWN_PARAMS or not misspelt_parameters(params.keys()))
         )
 
     def problems(self, line: Line) -> Iterator[str]:

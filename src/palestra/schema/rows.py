@@ -6,7 +6,7 @@ import json
 import shlex
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -126,19 +126,22 @@ def jsonl_lines(
             else:
                 yield Line(number, row, ended=has_line_end, text=raw)
         except orjson.JSONDecodeError as error:
-            if number == 1 and (kind := other_than_text(raw)):
-                yield Line(number, None, f"the file is {kind}: JSONL is plain UTF-8 text")
-                return
-            if number == 1 and raw.lstrip().startswith(b"["):
-                yield Line(number, None, _is_array(path))
-                return
             if number == 1 and raw.rstrip() == b"{":
                 buffered.extend(_lines_of_object(raw, file))
-                if _is_json(raw, *buffered):
-                    yield Line(number, None, _is_spread(path))
-                    return
+            if number == 1 and (problem := _problem_of_file(raw, buffered, path)):
+                yield Line(number, None, problem)
+                return
             problem = f"not JSON ({_reason(raw, path) or error})"
             yield Line(number, None, problem, torn=not has_line_end, ended=has_line_end)
+
+
+def _problem_of_file(raw: bytes, following: Iterable[bytes], path: Path | None) -> str:
+    """Return the problem of a file that is no JSONL, by its first line; empty when it may be JSONL."""
+    if kind := other_than_text(raw):
+        return f"the file is {kind}: JSONL is plain UTF-8 text"
+    if raw.lstrip().startswith(b"["):
+        return _is_array(path)
+    return _is_spread(path) if _is_json(raw, *following) else ""
 
 
 def _is_array(path: Path | None) -> str:

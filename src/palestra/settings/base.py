@@ -60,8 +60,8 @@ class SettingProblem:
             return replace(self, flags=flags.get(self.name, ()))
 
         def named(match: re.Match[str]) -> str:
-            own = flags.get(match[1], ())
-            return f"{match[1]} ({own[0]})" if own else match[1]
+            names = flags.get(match[1], ())
+            return f"{match[1]} ({names[0]})" if names else match[1]
 
         return replace(self, sentence=_FLAG_BESIDE_NAME.sub(named, self.sentence))
 

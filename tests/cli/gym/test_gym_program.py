@@ -129,7 +129,10 @@ def test_a_resources_server_with_a_domain_that_is_none_is_refused(
         (("dataset", "collate"), "--output-dir is required"),
         (("dataset", "collate"), "--mode is required: train_preparation or example_validation"),
         (("dataset", "download", "--repo-id", "x"), "say where to: --output-dir for a directory"),
-        ((*RUN, "--resume", "++overwrite=true"), "--resume continues an earlier run, and overwrite"),
+        (
+            (*RUN, "--resume", "++overwrite=true"),
+            "--resume continues an earlier run, and overwrite",
+        ),
         (("env", "test", "--resources-server"), "--resources-server needs a value"),
         (("eval", "run", "--output", "o.jsonl"), "--split is required"),
         (("eval", "reverify", "--rollouts", "r.jsonl"), "--output is required"),
