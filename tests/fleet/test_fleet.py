@@ -321,6 +321,28 @@ def test_an_app_that_cannot_be_made_is_found_before_any_row(project: Project) ->
     assert "x could not start: KeyError: 'a route'" in str(refused(project.load(X_ALONE)))
 
 
+@pytest.mark.parametrize("placement", [EMBEDDED, pytest.param(PROCESS, marks=pytest.mark.slow)])
+def test_a_server_that_exits_when_it_is_made_is_named_with_its_line(
+    project: Project, placement: str
+) -> None:
+    made = "    def model_post_init(self, context):\n        raise SystemExit('no data')\n"
+    project.environment(ENVIRONMENT_APP + "\n" + made)
+    error = refused(project.load(X_ALONE), placement)
+
+    line = len((ENVIRONMENT_APP + "\n" + made).splitlines())
+    assert error.message.startswith("x could not start: SystemExit: no data, at ")
+    assert error.message.endswith(f"resources_servers/x/app.py:{line} in model_post_init")
+
+
+def test_a_setup_webserver_without_its_app_is_named_with_its_line(project: Project) -> None:
+    project.environment(ENVIRONMENT_APP + "\n    def setup_webserver(self):\n        pass\n")
+    error = refused(project.load(X_ALONE))
+
+    line = (ENVIRONMENT_APP + "\n").count("\n") + 1
+    assert f"app.py:{line}: setup_webserver returned None" in error.message
+    assert isinstance(error, ConfigError)
+
+
 @pytest.mark.slow
 def test_wrong_settings_are_said_by_the_process_that_reads_them(project: Project) -> None:
     error = refused(project.load(X_ALONE, f"++{X}.colour=red"), PROCESS)
