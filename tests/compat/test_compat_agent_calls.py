@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,13 @@ def test_a_wrong_call_of_the_environment_is_in_the_row(
     tool, kind, text = fault
     assert (entry["tool"], entry["type"]) == (tool, kind)
     assert text in entry["message"]
+
+
+@pytest.mark.parametrize("slip", ["crash", "crash without cookies"])
+def test_a_tool_that_raised_is_in_the_row_with_its_line(tmp_path: Path, slip: str) -> None:
+    (entry,) = tool_failures_of(tmp_path, slip)
+
+    assert re.fullmatch(r"/.*/app\.py:\d+ in crash", entry["at"])
 
 
 @pytest.mark.parametrize("slip", ["none", "refused", "the model's name"])
