@@ -10,6 +10,17 @@ from palestra.errors import InputDataError
 from palestra.training.service.wire import BatchRequest, CancelRequest
 from palestra.training.service.wrong_bodies import wrong_body
 
+MISSPELT: list[tuple[Any, str]] = [
+    ({"rows": []}, "requests"),
+    ({"request": []}, "requests"),
+    ({"requests": [], "deadline": 3}, "deadline_s"),
+    ({"requests": [], "min_fracton": 0.5}, "min_fraction"),
+    ({"requests": [{"row": {}, "task_id": 0}, {"row": {}, "task": 1}]}, "task_id"),
+    ({"requests": [{"row": {}, "id": 0}]}, "task_id"),
+    ({"requests": [{"data": {}, "task_id": 0}]}, "row"),
+    ({"requests": [{"row": {}, "task_id": 0, "sampling_params": {}}]}, "sampling"),
+]
+
 
 def refusal(body: Any, kind: type[msgspec.Struct] = BatchRequest) -> InputDataError:
     text = json.dumps(body).encode()
@@ -18,19 +29,7 @@ def refusal(body: Any, kind: type[msgspec.Struct] = BatchRequest) -> InputDataEr
     return wrong_body(text, kind, caught.value)
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"rows": []}, "requests"),
-        ({"request": []}, "requests"),
-        ({"requests": [], "deadline": 3}, "deadline_s"),
-        ({"requests": [], "min_fracton": 0.5}, "min_fraction"),
-        ({"requests": [{"row": {}, "task_id": 0}, {"row": {}, "task": 1}]}, "task_id"),
-        ({"requests": [{"row": {}, "id": 0}]}, "task_id"),
-        ({"requests": [{"data": {}, "task_id": 0}]}, "row"),
-        ({"requests": [{"row": {}, "task_id": 0, "sampling_params": {}}]}, "sampling"),
-    ],
-)
+@pytest.mark.parametrize(("body", "field"), MISSPELT)
 def test_an_unknown_field_is_answered_with_the_one_to_write(body: Any, field: str) -> None:
     assert refusal(body).message.endswith(f"; did you mean {field!r}?")
 

@@ -48,13 +48,18 @@ def _struct_at(kind: type[msgspec.Struct], steps: list[str]) -> type[msgspec.Str
 
 def _objects_at(body: bytes, steps: list[str]) -> Iterator[JsonObject]:
     """Yield the objects of a body at a path, of which msgspec does not say the index of an item."""
-    values = [msgspec.json.decode(body)]
+    values: list[Any] = [msgspec.json.decode(body)]
     for step in steps:
-        if step:
-            values = [value[step] for value in values if isinstance(value, dict) and step in value]
-        else:
-            values = [item for value in values if isinstance(value, list) for item in value]
+        values = [inner for value in values for inner in _inside(value, step)]
     yield from (value for value in values if isinstance(value, dict))
+
+
+def _inside(value: Any, step: str) -> list[Any]:
+    """Return the field `step` of an object; for an empty step, the items of a list."""
+    if step:
+        return [value[step]] if isinstance(value, dict) and step in value else []
+    items: list[Any] = value if isinstance(value, list) else []
+    return items
 
 
 def _instead(name: str, struct: type[msgspec.Struct], objects: Iterator[JsonObject]) -> str:
@@ -64,8 +69,8 @@ def _instead(name: str, struct: type[msgspec.Struct], objects: Iterator[JsonObje
     fields = msgspec.structs.fields(struct)
     near = nearest(name, (field.encode_name for field in fields))
     if near is None:
-        found_object = next((value for value in objects if name in value), {})
+        faulty: JsonObject = next((value for value in objects if name in value), {})
         required = [field.encode_name for field in fields if field.required]
-        missing = [field for field in required if field not in found_object]
+        missing = [field for field in required if field not in faulty]
         near = missing[0] if len(missing) == 1 else None
     return f"; did you mean {near!r}?" if near is not None else ""
