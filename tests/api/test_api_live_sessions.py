@@ -1,5 +1,6 @@
 """Advice about rollouts whose verification failed and needs its live session."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,19 +100,26 @@ def mixed_run(folder: Path, *agents: str) -> Run:
     (bound / "app.py").write_text(FIELD_BOUND)
     Path("both.yaml").write_text(CONFIG + CONFIG.replace("bound", "free"))
     with scripted_endpoint(*["4"] * len(agents)) as model:
-        return palestra.evaluate(
-            "both.yaml",
-            model=f"vllm:{model.url}",
-            data=[
-                {
-                    "responses_create_params": {"input": "2+2?"},
-                    "agent_ref": {"type": "responses_api_agents", "name": agent},
-                }
-                for agent in agents
-            ],
-            output="out/run.jsonl",
-            progress=False,
-        )
+        return collected(model.url, *agents)
+
+
+def collected(model_url: str, *agents: str, resume: bool = False) -> Run:
+    """The run of `mixed_run`."""
+    rows = [
+        {
+            "responses_create_params": {"input": "2+2?"},
+            "agent_ref": {"type": "responses_api_agents", "name": agent},
+        }
+        for agent in agents
+    ]
+    return palestra.evaluate(
+        "both.yaml",
+        model=f"vllm:{model_url}",
+        data=rows,
+        output="out/run.jsonl",
+        progress=False,
+        resume=resume,
+    )
 
 
 @pytest.mark.parametrize("agents", [("bound_agent",), ("bound_agent", "free_agent")])
@@ -124,6 +132,20 @@ def test_new_rollouts_are_advised_where_one_environment_of_the_rows_needs_its_se
 
     assert all("--failed --out" in failure.remedy for failure in run.failures())
     assert all("--force" in failure.remedy for failure in run.failures())
+
+
+def test_a_resumed_run_knows_the_environments_of_the_rows_that_ended_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agents = ("bound_agent", "free_agent")
+    mixed_run(tmp_path, *agents)
+
+    with scripted_endpoint() as model:
+        collected(model.url, *agents, resume=True)
+
+    manifest = json.loads(Path("out/run_manifest.json").read_text())
+    assert manifest["reverify"]["needs_session"] is True
 
 
 def test_an_environment_without_rows_does_not_change_the_advice(

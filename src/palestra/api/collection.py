@@ -39,7 +39,7 @@ from palestra.rollouts import (
     plan,
     reverify_command,
 )
-from palestra.schema import AGENT_REF
+from palestra.schema import AGENT_REF, read_jsonl
 from palestra.settings import (
     COMMAND_SETTINGS,
     MODEL_FORM,
@@ -235,7 +235,8 @@ async def _with_session_mode(
 
 
 def _has_row_of(agents: Collection[str], planned: PreparedRun) -> bool:
-    return any(row[AGENT_REF]["name"] in agents for row in planned.rows())
+    # All rows of the run: reverify reads those that a resumed run has ended, too.
+    return any(line.row[AGENT_REF]["name"] in agents for line in read_jsonl(planned.inputs))
 
 
 def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
