@@ -1,6 +1,5 @@
 """Prompt templates: a YAML file with `user` and optionally `system`, filled from a row's fields."""
 
-import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +9,10 @@ from typing import Final
 import yaml
 
 from palestra.errors import ConfigError
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
 from palestra.system import shown
 
 WRITE_BRACES: Final = "write a literal brace twice: {{ }}"
-_DOUBLE_BRACES: Final = re.compile(r"(?<![\w\\}{])\{\{\s*([A-Za-z_]\w*)[^{}]*\}\}(?!\})")
-"""A field as other template languages write it, such as `{{question}}`. No LaTeX: `\\boxed{{x}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +41,6 @@ class PromptTemplate:
     def missing(self, row: JsonObject) -> list[str]:
         """Return the placeholders without a matching field in `row`."""
         return sorted(self.fields() - row.keys())
-
-    def literal_fields(self, row: JsonObject) -> list[str]:
-        """Return the fields of `row` that are written with double braces, as in Jinja. Filled in,
-        `{{question}}` is the text `{question}`.
-        """
-        text = f"{self.system}\n{self.user}"
-        return [name for name in _DOUBLE_BRACES.findall(text) if name in row]
 
     def warning(self, path: Path) -> str:
         """Return a warning when the template, of the file `path`, names no field of the rows; empty
@@ -86,12 +76,9 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
     if missing := template.missing(row):
         braces = "" if all(name.isidentifier() for name in missing) else f"; {WRITE_BRACES}"
         raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{braces}")
-    if not template.fields() and (literal := template.literal_fields(row)):
-        name = literal[0]
-        raise ValueError(
-            f"prompt_config has no field: {{{{{name}}}}} is the literal text {{{name}}}; for the row's "
-            f"field write {{{name}}}"
-        )
+    text = f"{template.system}\n{template.user}"
+    if not template.fields() and (names := doubly_braced(text, row)):
+        raise ValueError(f"prompt_config has no field: {is_literal(names[0])}")
     try:
         return {**row, CREATE_PARAMS: {**params, "input": template.fill(row)}}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

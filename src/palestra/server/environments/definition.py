@@ -238,6 +238,11 @@ class EnvironmentDefinition:
                 f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
                 "a text there, or leave these rows out"
             )
+        if prompt is not None and len(rows) > 1 and self._asks_alike:
+            yield (
+                f"{prompt.name} names no field of the rows, such as {{question}}: every row is asked "
+                "the same"
+            )
 
     def _shadowed(self, rows: Iterable[JsonObject]) -> Iterator[str]:
         """Yield a sentence for each parameter that a field of `rows` seems to fill, but does not."""
@@ -398,6 +403,11 @@ class EnvironmentDefinition:
                 f"{self.name} has no prompt, and {row_places.of(lacking[0])} has no {CREATE_PARAMS}.input",
                 hint='prompt = "{question}", or write messages(self, task)',
             )
+
+    @property
+    def _asks_alike(self) -> bool:
+        """Whether nothing that the model gets depends on the row."""
+        return not (self.has_state or any(template.fields() for template in self._templates))
 
     @property
     def _has_prompt(self) -> bool:
