@@ -4,13 +4,14 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
+from palestra.config import line_at, line_of_error
 from palestra.errors import ConfigError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
-from palestra.system import shown
+from palestra.system import file_and_line, shown
 
 WRITE_BRACES: Final = "write a literal brace twice: {{ }}"
 
@@ -97,17 +98,34 @@ def load_prompt(path: Path) -> PromptTemplate:
             hint="relative paths start at the working directory",
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"prompt_config {path} is not YAML: {error}") from error
+        where = file_and_line(path, line_of_error(error))
+        raise ConfigError(f"prompt_config {where} is not YAML: {error}") from error
     if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):
-        raise ConfigError(f"prompt_config {path} needs a text under `user`")
-    unknown = sorted(set(prompt) - {"user", "system"})
+        raise ConfigError(f"prompt_config {_at_key(path, 'user')} needs a text under `user`")
+    unknown = [key for key in prompt if key not in {"user", "system"}]
     if unknown:
         raise ConfigError(
-            f"prompt_config {path}: unknown {', '.join(unknown)}", hint="known: user, system"
+            f"prompt_config {_at_key(path, unknown[0])}: unknown {', '.join(map(str, unknown))}",
+            hint="known: user, system",
         )
     template = PromptTemplate(user=prompt["user"], system=str(prompt.get("system") or ""))
     try:
         template.fields()
     except ValueError as error:
-        raise ConfigError(f"prompt_config {path}: {error}", hint=WRITE_BRACES) from error
+        where = _at_key(path, _wrong_key(template))
+        raise ConfigError(f"prompt_config {where}: {error}", hint=WRITE_BRACES) from error
     return template
+
+
+def _at_key(path: Path, key: Any) -> str:
+    """Return the file and the line of a key, for a message."""
+    return file_and_line(path, line_at(path, (key,)))
+
+
+def _wrong_key(template: PromptTemplate) -> str:
+    """Return the key whose text cannot be a template."""
+    try:
+        PromptTemplate(user=template.user).fields()
+    except ValueError:
+        return "user"
+    return "system"
