@@ -32,6 +32,7 @@ from local_wheels import write_wheel
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, InstanceState
+from palestra.fleet.orders import WorkOrder
 from palestra.fleet.sockets import listen
 from palestra.transport import HttpClient, HttpRequest, worker_cookie
 
@@ -349,6 +350,24 @@ def test_wrong_settings_are_said_by_the_process_that_reads_them(project: Project
 
     assert "x: colour is not a setting" in str(error)
     assert "Traceback" not in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", [PROCESS, EMBEDDED])
+def test_wrong_settings_of_a_file_are_said_with_their_line(
+    project: Project, placement: str
+) -> None:
+    error = refused(project.load(X_ALONE.replace("x: {}", "x:\n      colour: red")), placement)
+
+    assert "/x.yaml:5: x: colour is not a setting" in str(error)
+
+
+def test_an_order_has_the_files_of_the_settings() -> None:
+    order = WorkOrder("x", {}, {}, 3, "s", "t", setting_files={"a": "a.yaml"}, file="b.yaml")
+
+    decoded = WorkOrder.decode(order.encode())
+
+    assert (decoded.setting_files, decoded.file) == ({"a": "a.yaml"}, "b.yaml")
 
 
 def test_a_wrong_setting_of_an_embedded_server_is_a_config_error(project: Project) -> None:
