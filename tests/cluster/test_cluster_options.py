@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -309,6 +310,30 @@ def test_a_cluster_is_found_in_the_folder_given_then_by_variable_then_here(
     assert partitions == ["given", "variable", "work"]
     with pytest.raises(ConfigError, match=r"no cluster 'mien'.*did you mean"):
         find_cluster("mien", **where)
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("executor: slurm\npartitoin: gpu\n", ["2: partitoin is not"]),
+        ("\nexecutor: slrum\n", ["2: executor: "]),
+        ("cpus:\n  driver: 1\n  server: none\nexecutor: slrum\n", ["3: cpus", "4: executor"]),
+        ("executor: slurm\nmounts:\n  - here\n", ["2: 'here' is not a mount"]),
+        ("executor: slurm\nmounts: [\n", ["3 cannot be read"]),
+    ],
+)
+def test_a_wrong_setting_in_a_file_of_a_cluster_has_its_line(
+    tmp_path: Path, text: str, messages: list[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        find_cluster(str(path))
+
+    message = caught.value.message
+    assert [m for m in messages if f"{path}:{m}" not in message] == [], message
+    assert all(problem.line for problem in caught.value.problems if problem.file)
 
 
 def test_the_shipped_example_is_a_cluster() -> None:

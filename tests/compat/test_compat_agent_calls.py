@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def test_a_verify_request_that_is_refused_names_the_field_whatever_the_agent_rea
 
     assert isinstance(failure, AgentError)
     assert "shop/verify rejects the body: /response: Field required" in failure.message
-    assert "own/run then failed on this answer: ValidationError" in failure.message
+    assert failure.message.count("Field required") == 1
+    assert "own/run then failed on this answer: ValidationError of " in failure.message
 
 
 def test_an_error_of_the_verifier_is_the_verifiers_whatever_the_agent_reads(
@@ -164,6 +166,13 @@ def test_a_wrong_call_of_the_environment_is_in_the_row(
     tool, kind, text = fault
     assert (entry["tool"], entry["type"]) == (tool, kind)
     assert text in entry["message"]
+
+
+@pytest.mark.parametrize("slip", ["crash", "crash without cookies"])
+def test_a_tool_that_raised_is_in_the_row_with_its_line(tmp_path: Path, slip: str) -> None:
+    (entry,) = tool_failures_of(tmp_path, slip)
+
+    assert re.fullmatch(r"/.*/app\.py:\d+ in crash", entry["at"])
 
 
 @pytest.mark.parametrize("slip", ["none", "refused", "the model's name"])

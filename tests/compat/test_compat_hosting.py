@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from hosted_apps import JUDGE, RESPONSE, ROW, run
+from hosted_apps import HEAD, JUDGE, RESPONSE, ROW, run
 
 from palestra.compat.hosting import Lifespan
 from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
@@ -123,6 +123,9 @@ class Broken(SimpleResourcesServer):
 """
 
 
+BROKEN_LINES = ('return {"Rome": "sunny"}[body["city"]]', 'raise HTTPException(500, "no index")')
+
+
 @pytest.mark.parametrize("cookies", [None, {"other": "server"}], ids=["embedded", "over HTTP"])
 def test_a_bug_of_a_tool_is_in_the_row(tmp_path: Path, cookies: dict[str, str] | None) -> None:
     async def check(fleet: Fleet) -> None:
@@ -132,7 +135,14 @@ def test_a_bug_of_a_tool_is_in_the_row(tmp_path: Path, cookies: dict[str, str] |
         await sibling.call_tool("lookup", {"city": "Rome"})
         verdict = await peer.call("/verify", ROW, VerifyResponse)
 
-        assert (verdict.model_extra or {})["tool_failures"] == [
+        failures = (verdict.model_extra or {})["tool_failures"]
+        app = f"{tmp_path}/resources_servers/broken/app.py"
+        source = (HEAD + BROKEN_TOOLS).splitlines()
+        lines = [source.index(f"        {code}") + 1 for code in BROKEN_LINES]
+        assert [failure.pop("at") for failure in failures] == [
+            f"{app}:{line} in {name}" for line, name in zip(lines, ("lookup", "crash"), strict=True)
+        ]
+        assert failures == [
             {"tool": "lookup", "type": "KeyError", "message": "'Oslo'"},
             {"tool": "crash", "type": "HTTPException", "message": "500: no index"},
         ]

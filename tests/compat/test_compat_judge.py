@@ -230,7 +230,8 @@ def test_a_judges_error_that_the_environment_reads_as_an_answer_is_the_judges_fa
     assert isinstance(failure, JudgeUnavailable)
     assert failure.layer is Layer.MODEL
     assert text in failure.message
-    assert "careless/verify then failed on this answer: ValidationError" in failure.message
+    assert "careless/verify then failed on this answer: ValidationError of " in failure.message
+    assert "Field required" not in failure.message
     assert failure.evidence.hops[-1].server == "judge"
     assert "app.py" in failure.evidence.traceback
 

@@ -46,7 +46,9 @@ def test_the_last_source_of_a_value_is_its_origin(
 def test_a_server_type_that_is_misspelt_is_named_with_its_file(world: World) -> None:
     error = refused(world, "mcqa: {resource_servers: {mcqa: {}}}")
 
-    assert error.message.startswith(f"{world.cwd / 'config.yaml'}: mcqa: 'resource_servers' is not")
+    assert error.message.startswith(
+        f"{world.cwd / 'config.yaml'}:1: mcqa: 'resource_servers' is not"
+    )
 
 
 def test_a_setting_beside_the_server_type_is_named_with_the_override_to_type(world: World) -> None:
@@ -80,8 +82,8 @@ def test_two_files_with_two_implementations_of_one_instance_are_both_named(world
 
     error = refused(world, FLEET, *POLICY, "+config_paths=[other.yaml]")
 
-    assert f"openai_model of {world.cwd / 'config.yaml'}" in error.message
-    assert f"vllm_model of {world.cwd / 'other.yaml'}" in error.message
+    assert f"openai_model of {world.cwd / 'config.yaml'}:4" in error.message
+    assert f"vllm_model of {world.cwd / 'other.yaml'}:1" in error.message
     assert error.hint.startswith("leave one of the files out")
 
 
@@ -91,18 +93,20 @@ def test_a_missing_reference_is_named_with_its_file_unless_an_override_sets_it(
     override = "++agent.responses_api_agents.simple_agent.model_server.name=foo"
     text = FLEET.replace("name: policy_model", "name: foo")
 
-    assert refused(world, text, *POLICY).message.startswith(f"{world.cwd / 'config.yaml'}: agent: ")
+    assert refused(world, text, *POLICY).message.startswith(
+        f"{world.cwd / 'config.yaml'}:14: agent: "
+    )
     assert refused(world, FLEET, *POLICY, override).message.startswith("agent: model_server")
 
 
-@pytest.mark.parametrize("domain", ["domain: geography", ""])
+@pytest.mark.parametrize(("domain", "line"), [("domain: geography", 10), ("", 9)])
 def test_a_domain_that_is_wrong_or_missing_is_named_with_its_file(
-    world: World, domain: str
+    world: World, domain: str, line: int
 ) -> None:
     config = world.load_text(FLEET.replace("domain: knowledge", domain or "x: 1"), *POLICY)
     [problem] = domain_problems(config)
 
-    assert problem.message.startswith(f"{world.cwd / 'config.yaml'}: mcqa.resources_servers")
+    assert problem.message.startswith(f"{world.cwd / 'config.yaml'}:{line}: mcqa.resources_servers")
 
 
 def test_a_wrong_dataset_is_named_with_its_file(world: World) -> None:
@@ -113,10 +117,12 @@ def test_a_wrong_dataset_is_named_with_its_file(world: World) -> None:
     with pytest.raises(ConfigError) as caught:
         datasets_of_agents(config.instances.values())
 
-    assert caught.value.message.startswith(f"{world.cwd / 'config.yaml'}: agent.datasets[0] (d): ")
+    assert caught.value.message.startswith(
+        f"{world.cwd / 'config.yaml'}:16: agent.datasets[0] (d): "
+    )
 
 
 def test_a_folder_that_does_not_exist_is_named_with_the_file_of_its_server(world: World) -> None:
     error = refused(world, "mcqq: {resources_servers: {mcqq: {}}}")
 
-    assert error.message.startswith(f"{world.cwd / 'config.yaml'}: mcqq.resources_servers.mcqq: ")
+    assert error.message.startswith(f"{world.cwd / 'config.yaml'}:1: mcqq.resources_servers.mcqq: ")

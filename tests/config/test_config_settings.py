@@ -280,7 +280,7 @@ def test_a_nested_field_is_shown_by_its_name_and_not_by_its_type() -> None:
 
 def refusal_of_five(file: Path, text: str) -> str:
     """The message about `max_steps`, which is five, where `file` sets it with this text."""
-    file.write_text(text)
+    file.write_text(f"m:\n  responses_api_models:\n    openai_model:\n      {text}\n")
     refused = instance(openai_base_url="http://x", max_steps="five")
     with pytest.raises(ConfigError) as caught:
         settings_from(Settings, replace(refused, setting_files={"max_steps": file}))
@@ -292,7 +292,7 @@ def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: P
 
     message = refusal_of_five(file, "max_steps: five")
 
-    assert message.startswith(f"{shown(file)}: m: max_steps: ")
+    assert message.startswith(f"{shown(file)}:4: m: max_steps: ")
     assert message.endswith("got 'five'")
 
 

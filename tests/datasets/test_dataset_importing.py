@@ -216,6 +216,29 @@ def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
     assert PromptTemplate("{meta[level]}").fields() == {"meta"}
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("system: be brief\nuser: |\n  {question.x}\n", ":2: "),
+        ("user: '{question}'\nsystem: '{}'\n", ":2: "),
+        ("user: '{question}'\nassistant: x\n", ":2: unknown assistant"),
+        ("\nsystem: x\nuser: [x]\n", ":3 needs a text"),
+        ("system: x\n", ":1 needs a text"),
+        ("user: x\nsystem: [\n", ":3 is not YAML"),
+        ("only words", " needs a text"),
+    ],
+)
+def test_a_template_is_refused_with_the_line_of_its_key(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    path = written(tmp_path / "p.yaml", text)
+
+    with pytest.raises(ConfigError) as caught:
+        load_prompt(path)
+
+    assert f"prompt_config {path}{place}" in caught.value.message
+
+
 def test_a_table_without_a_question_says_how_to_name_one() -> None:
     with pytest.raises(ValueError, match=r"fields: text\); --map question=COLUMN says which it is"):
         ColumnMapping().row({"text": "2 + 2?"})

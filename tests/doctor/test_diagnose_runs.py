@@ -428,6 +428,15 @@ def test_tools_that_broke_in_scored_rollouts_are_told(run: Path) -> None:
     assert found.evidence[0].text == "look_up: KeyError"
 
 
+def test_a_tool_that_broke_is_told_with_its_line(run: Path) -> None:
+    failure = {"tool": "look_up", "type": "KeyError", "at": "app.py:7 in look_up"}
+    whole(run, [result(0, tool_failures=[failure]), result(1)])
+
+    [found] = told(run, "run").findings
+
+    assert found.evidence[0].text == "look_up: KeyError at app.py:7 in look_up"
+
+
 def test_rewards_outside_the_rules_of_the_environment_are_a_finding(run: Path) -> None:
     outside = result(0, outside_reward_rules=[0.0, 1.0]) | {"reward": 2.5}
     whole(run, [outside, result(1)])

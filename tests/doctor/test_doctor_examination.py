@@ -132,6 +132,22 @@ def test_a_reference_to_no_server_is_found_with_its_line(ward: Ward) -> None:
     }
 
 
+def test_a_misspelt_setting_of_a_server_is_found_with_its_line_and_without_secrets(
+    ward: Ward,
+) -> None:
+    name = ward.write(
+        "mine.yaml",
+        "policy_model:\n  responses_api_models:\n    vllm_model:\n"
+        "      extra_bod: {api_key: sk-a-key-in-a-file}\n",
+    )
+
+    found = ward.examine(configs=(EQUIVALENCE, VLLM, name))
+
+    evidence = found.finding("config.misspelt-override")["evidence"][0]
+    assert (evidence["source"], evidence["line"]) == (str(ward.folder / name), 4)
+    assert "sk-a-key-in-a-file" not in json.dumps(found.report)
+
+
 def test_a_refused_key_is_told_and_not_shown(ward: Ward) -> None:
     ward.endpoint.key = "another"
 

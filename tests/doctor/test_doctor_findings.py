@@ -19,7 +19,7 @@ from palestra.doctor.findings import (
     text_of,
 )
 from palestra.doctor.forecast import Forecast
-from palestra.doctor.quoting import quote_named, quote_place
+from palestra.doctor.quoting import quote_named, quote_places
 from palestra.errors import (
     CallEvidence,
     ConfigError,
@@ -172,8 +172,7 @@ def test_a_line_that_is_no_yaml_is_quoted_without_its_secret(tmp_path: Path) -> 
 
     with pytest.raises(ConfigError) as raised:
         read_yaml(config)
-    (problem,) = raised.value.problems
-    (found,) = quote_place(problem)
+    (found,) = quote_places(raised.value)
 
     assert (found.source, found.line, found.text) == (str(config), 2, "policy_api_key: ****")
 

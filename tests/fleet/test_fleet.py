@@ -32,6 +32,7 @@ from local_wheels import write_wheel
 from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet import EMBEDDED, PROCESS, REMOTE, Fleet, InstanceState
+from palestra.fleet.orders import WorkOrder
 from palestra.fleet.sockets import listen
 from palestra.transport import HttpClient, HttpRequest, worker_cookie
 
@@ -321,12 +322,52 @@ def test_an_app_that_cannot_be_made_is_found_before_any_row(project: Project) ->
     assert "x could not start: KeyError: 'a route'" in str(refused(project.load(X_ALONE)))
 
 
+@pytest.mark.parametrize("placement", [EMBEDDED, pytest.param(PROCESS, marks=pytest.mark.slow)])
+def test_a_server_that_exits_when_it_is_made_is_named_with_its_line(
+    project: Project, placement: str
+) -> None:
+    made = "    def model_post_init(self, context):\n        raise SystemExit('no data')\n"
+    project.environment(ENVIRONMENT_APP + "\n" + made)
+    error = refused(project.load(X_ALONE), placement)
+
+    line = len((ENVIRONMENT_APP + "\n" + made).splitlines())
+    assert error.message.startswith("x could not start: SystemExit: no data, at ")
+    assert error.message.endswith(f"resources_servers/x/app.py:{line} in model_post_init")
+
+
+def test_a_setup_webserver_without_its_app_is_named_with_its_line(project: Project) -> None:
+    project.environment(ENVIRONMENT_APP + "\n    def setup_webserver(self):\n        pass\n")
+    error = refused(project.load(X_ALONE))
+
+    line = (ENVIRONMENT_APP + "\n").count("\n") + 1
+    assert f"app.py:{line}: setup_webserver returned None" in error.message
+    assert isinstance(error, ConfigError)
+
+
 @pytest.mark.slow
 def test_wrong_settings_are_said_by_the_process_that_reads_them(project: Project) -> None:
     error = refused(project.load(X_ALONE, f"++{X}.colour=red"), PROCESS)
 
     assert "x: colour is not a setting" in str(error)
     assert "Traceback" not in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", [PROCESS, EMBEDDED])
+def test_wrong_settings_of_a_file_are_said_with_their_line(
+    project: Project, placement: str
+) -> None:
+    error = refused(project.load(X_ALONE.replace("x: {}", "x:\n      colour: red")), placement)
+
+    assert "/x.yaml:5: x: colour is not a setting" in str(error)
+
+
+def test_an_order_has_the_files_of_the_settings() -> None:
+    order = WorkOrder("x", {}, {}, 3, "s", "t", setting_files={"a": "a.yaml"}, file="b.yaml")
+
+    decoded = WorkOrder.decode(order.encode())
+
+    assert (decoded.setting_files, decoded.file) == ({"a": "a.yaml"}, "b.yaml")
 
 
 def test_a_wrong_setting_of_an_embedded_server_is_a_config_error(project: Project) -> None:

@@ -123,6 +123,7 @@ def test_what_a_tool_raises_is_text_for_the_model_and_told_in_the_row() -> None:
     assert orjson.loads(raised) == {"error": "LookupError: no key"}
     assert "kind" in orjson.loads(misfit)["error"]
     assert [fault["type"] for fault in result[TOOL_FAILURES]] == ["LookupError"]
+    assert "/author_deeds.py:" in result[TOOL_FAILURES][0]["at"]
 
 
 def test_what_hangs_or_breaks_ends_its_own_session_alone() -> None:

@@ -20,7 +20,7 @@ from scripted_fleet import (
 )
 
 from palestra.errors import DeadlineExceeded, JudgeFailure, KnownCause, ModelError
-from palestra.responses_api_agents.simple_agent.app import SimpleAgent
+from palestra.responses_api_agents.simple_agent.app import MANY_TURNS, SimpleAgent
 from palestra.schema import (
     FunctionCallOutput,
     Response,
@@ -219,6 +219,29 @@ def test_a_failure_of_the_model_server_ends_the_rollout_with_its_own_error() -> 
 
     with pytest.raises(ModelError, match="out of memory"):
         respond(agent_of(noting(), model), PARAMS)
+
+
+def calls_without_an_end(count: int) -> ScriptedModel:
+    calls = [turn(called("quick", call_id=str(n))) for n in range(count)]
+    return scripted(*calls, turn(said("done")))
+
+
+def test_many_turns_without_a_limit_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    agent = agent_of(noting(), calls_without_an_end(2 * MANY_TURNS))
+
+    respond(agent, PARAMS)
+
+    [record] = caplog.records
+    assert f"has called the model {MANY_TURNS} times" in record.getMessage()
+    assert "max_steps" in record.getMessage()
+
+
+def test_many_turns_below_a_limit_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    agent = agent_of(noting(), calls_without_an_end(MANY_TURNS), max_steps=2 * MANY_TURNS)
+
+    respond(agent, PARAMS)
+
+    assert not caplog.records
 
 
 def error_at_the_deadline(turns: int, *, hangs_s: float, first_s: float = 0.02) -> DeadlineExceeded:

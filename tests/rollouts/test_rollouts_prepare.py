@@ -399,6 +399,29 @@ def fleet_of(*others: str, **settings: Any) -> dict[str, Any]:
     return {"servers": servers, "code": dict.fromkeys(others, "0f" * 32)}
 
 
+def stale_hint(folder: Path, **changes: Any) -> str:
+    with pytest.raises(StaleRun) as caught:
+        resumed(folder, **changes)
+    return str(caught.value.hint)
+
+
+def test_a_changed_server_that_the_rows_do_not_use_can_be_left_out(folder: Path) -> None:
+    prepared(folder, semantics=fleet_of("other_env"))
+    edited = {**fleet_of("other_env"), "code": {"other_env": {"app.py": "1f" * 32}}}
+
+    hint = stale_hint(folder, semantics=edited)
+
+    assert hint.startswith("other_env is named by no setting of the servers that these rows use")
+    assert resumed(folder, semantics=fleet_of()).resumes
+
+
+def test_a_change_of_what_the_rows_use_has_no_such_way_on(folder: Path) -> None:
+    prepared(folder, semantics=fleet_of("other_env"))
+    edited = {**fleet_of("other_env", strict=True), "code": {"other_env": {"app.py": "1f" * 32}}}
+
+    assert "is named by no setting" not in stale_hint(folder, semantics=edited)
+
+
 def test_servers_that_no_row_reaches_may_come_and_go(folder: Path) -> None:
     prepared(folder, semantics=fleet_of("mcqa", "other"))
 

@@ -448,6 +448,42 @@ def test_a_tool_with_a_docstring_has_no_warning() -> None:
     assert defined(Shelf).warnings() == ()
 
 
+def reply_with_an_end(self: Any, answer: str) -> str | None:
+    return None if "4" in answer else f"{answer}?"
+
+
+def reply_that_falls_through(self: Any, answer: str) -> Any:  # noqa: RET503  # as authors write it
+    if answer:
+        return "again"
+
+
+def reply_without_an_end(self: Any, answer: str) -> str:
+    if "4" in answer:
+        return "right"
+    return f"not {answer}: " + self.task["q"]
+
+
+def ending_warnings(reply: Any, **members: Any) -> tuple[str, ...]:
+    return defined(with_verify(lambda self: 1.0, reply=reply, **members)).warnings()
+
+
+def test_a_conversation_without_an_end_is_a_warning_with_its_line() -> None:
+    [warning] = ending_warnings(reply_without_an_end)
+
+    line = reply_without_an_end.__code__.co_firstlineno
+    assert f"{Path(__file__).name}:{line}: reply never returns None" in warning
+    assert "max_turns" in warning
+
+
+@pytest.mark.parametrize("reply", [reply_with_an_end, reply_that_falls_through])
+def test_a_conversation_that_may_end_has_no_warning(reply: Any) -> None:
+    assert ending_warnings(reply) == ()
+
+
+def test_a_conversation_with_a_limit_has_no_warning() -> None:
+    assert ending_warnings(reply_without_an_end, max_turns=3) == ()
+
+
 def test_a_tool_with_the_name_of_a_path_is_refused() -> None:
     @tool
     def verify_(self: Any) -> str:

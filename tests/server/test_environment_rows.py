@@ -114,6 +114,29 @@ def test_a_null_field_of_the_system_message_is_a_warning() -> None:
     assert "rules[of] is null" in warning
 
 
+def test_a_field_in_double_braces_is_refused_when_the_prompt_has_no_field() -> None:
+    with pytest.raises(InputDataError) as caught:
+        list(with_rows([{"q": "a"}], prompt="Answer {{ q }}.").rows())
+
+    assert "the prompt of sums has no field: {{q}} is the literal text {q}" in caught.value.message
+
+
+def test_a_text_in_double_braces_beside_a_field_is_literal() -> None:
+    [row] = with_rows([{"q": "a", "s": "b"}], prompt="{q} as {{s}}").rows()
+
+    assert row["responses_create_params"]["input"][0]["content"] == "a as {s}"
+
+
+def test_a_prompt_without_fields_for_several_rows_is_a_warning() -> None:
+    [warning] = warnings_of([{"q": "a"}, {"q": "b"}], prompt="Play.")
+
+    assert warning.startswith("the prompt of sums names no field of the rows")
+
+
+def test_a_system_message_may_be_what_differs() -> None:
+    assert not warnings_of([{"q": "a"}, {"q": "b"}], prompt="Play.", system="{q}")
+
+
 def test_a_null_field_that_no_template_shows_is_no_warning() -> None:
     assert not warnings_of([{"q": "a", "s": None}])
 

@@ -1,5 +1,6 @@
 """A tool's schema comes from its signature and its docstring."""
 
+import re
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -201,7 +202,9 @@ def test_a_bug_of_a_tool_is_told_to_the_model_and_to_the_row() -> None:
     said, row = verified_after(("look_up", {"name": "Oslo"}), ("look_up", {"name": "Rome"}))
 
     assert said == ['{"error":"KeyError: \'Oslo\'"}', "sunny"]
-    assert row["tool_failures"] == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
+    [failure] = row["tool_failures"]
+    assert re.fullmatch(rf"{re.escape(__file__)}:\d+ in look_up", failure.pop("at"))
+    assert failure == {"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}
 
 
 def test_what_a_tool_refuses_on_purpose_is_no_failure_of_it() -> None:

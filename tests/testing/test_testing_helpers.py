@@ -122,7 +122,9 @@ def test_a_fleet_shows_the_tools_that_broke(fleet: Fleets, tmp_path: Path) -> No
     row = running.run(task_row("Where is Oslo?"))
 
     assert row["tool_failures"] == running.tool_failures
-    assert running.tool_failures == [{"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}]
+    [failure] = running.tool_failures
+    assert failure.pop("at").endswith(" in look_up")
+    assert failure == {"tool": "look_up", "type": "KeyError", "message": "'Oslo'"}
 
 
 def test_each_call_of_a_script_has_an_id_of_its_own(fleet: Fleets) -> None:

@@ -358,6 +358,22 @@ async def test_a_body_that_is_no_submission_is_refused(body: bytes) -> None:
     assert msgspec.json.decode(reply.body)["error"]["type"] == "InputDataError"
 
 
+async def test_a_submission_of_rows_is_answered_with_the_field_to_write() -> None:
+    async with service_over(client_of(ToldAgent(lambda *_: 1.0))) as url:
+        reply = await HttpClient().send(
+            HttpRequest(
+                "PUT",
+                f"{url}/v1/batches/b",
+                {"content-type": "application/json"},
+                body=b'{"rows": []}',
+            )
+        )
+
+    error = msgspec.json.decode(reply.body)["error"]
+    assert error["message"].endswith("did you mean 'requests'?")
+    assert "requests, deadline_s" in error["hint"]
+
+
 async def test_keys_of_another_batch_are_not_cancelled() -> None:
     async with operations(ToldAgent(lambda *_: 1.0)) as service:
         await service.submit_batch("b", BatchRequest(requests=requests(1)))

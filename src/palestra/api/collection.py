@@ -39,10 +39,10 @@ from palestra.rollouts import (
     plan,
     reverify_command,
 )
+from palestra.schema import AGENT_REF, read_jsonl
 from palestra.settings import (
     COMMAND_SETTINGS,
     MODEL_FORM,
-    PALESTRA_REVERIFY,
     CollectSettings,
     ModelArgs,
     VerifierOptions,
@@ -152,13 +152,13 @@ async def collect_with(
     settings = with_config_of(choice, settings)
     _check_is_agent(choice.config, settings.agent_name)
     open_files = raise_descriptor_limit()
-    agents = choice.config.instances_of(ServerType.AGENT)
+    routes = [AgentRoute.of(agent) for agent in choice.config.instances_of(ServerType.AGENT)]
     planned = await _planned(choice, settings)
     has_begun = False
     try:
         async with choice.open() as fleet:
-            await check_rows(planned, fleet.client, map(AgentRoute.of, agents))
-            settings = await _with_session_mode(choice, settings, fleet.client)
+            await check_rows(planned, fleet.client, routes)
+            settings = await _with_session_mode(planned, settings, fleet.client, routes)
             planned = planned.recording(reverify_command(settings))
             targets = fleet.client.targets.values()
             if warning := check_descriptors(settings, planned.remaining, targets, open_files):
@@ -214,22 +214,29 @@ def _saying_how_to_continue(settings: CollectSettings) -> Iterator[None]:
 
 
 async def _with_session_mode(
-    choice: FleetChoice, settings: CollectSettings, client: ServerClient
+    planned: PreparedRun,
+    settings: CollectSettings,
+    client: ServerClient,
+    routes: Sequence[AgentRoute],
 ) -> CollectSettings:
-    """Return the settings for hints that do not promise a reward from kept answers, where every
-    environment verifies in its live session alone.
+    """Return the settings for hints that do not promise a reward from kept answers, where an
+    environment of the rows verifies in its live session alone: reverify refuses the whole run then.
     """
-    names = {server.name for server in choice.config.instances_of(ServerType.RESOURCES)}
-    if not names or settings.reverify_words != PALESTRA_REVERIFY:
-        return settings
+    names = {name for route in routes for name in route.environments}
     try:
         async with asyncio.timeout(_MODES_WITHIN_S):
             sessions = await check_modes(client, names, force=True)
     except (PalestraError, TimeoutError):
         return settings  # what is wrong with a server, its rollouts report
-    if sessions.forced != names:
+    bound = {route.agent for route in routes if not sessions.forced.isdisjoint(route.environments)}
+    if not bound or not await asyncio.to_thread(_has_row_of, bound, planned):
         return settings
     return replace(settings, verified_by=replace(settings.verified_by, needs_session=True))
+
+
+def _has_row_of(agents: Collection[str], planned: PreparedRun) -> bool:
+    # All rows of the run: reverify reads those that a resumed run has ended, too.
+    return any(line.row[AGENT_REF]["name"] in agents for line in read_jsonl(planned.inputs))
 
 
 def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:

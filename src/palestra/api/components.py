@@ -25,6 +25,7 @@ from palestra.config import (
     NamedFile,
     did_you_mean,
     did_you_mean_path,
+    locating,
     project_root,
     read_settings,
     search_roots,
@@ -258,7 +259,9 @@ def _of_file(environment: FileEnvironment) -> ComponentSummary:
 def _providers() -> Iterator[NamedProvider]:
     """Yield the providers that a model's name may begin with, with those of the project."""
     rows = read_settings((MODEL_PROVIDERS,)).get(MODEL_PROVIDERS)
-    for name, provider in providers_with(rows).items():
+    with locating():
+        providers = providers_with(rows)
+    for name, provider in providers.items():
         yield NamedProvider(name, provider)
 
 

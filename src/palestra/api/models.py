@@ -18,6 +18,7 @@ from palestra.config import (
     contradicting_override,
     did_you_mean,
     load_config,
+    locating,
     names_in_files,
     nearest,
     read_settings,
@@ -106,7 +107,8 @@ class ModelContext:
         rows = read_settings(
             (MODEL_PROVIDERS,), overrides=self.overrides, config_paths=self.configs
         )
-        return providers_with(rows.get(MODEL_PROVIDERS))
+        with locating(overrides=self.overrides, config_paths=self.configs):
+            return providers_with(rows.get(MODEL_PROVIDERS))
 
     def is_overridden(self, setting: str) -> bool:
         """Whether an override sets `policy_<setting>` (or that of the other role)."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from palestra.config import parse_yaml, write_yaml
+from palestra.config import line_in, parse_yaml, write_yaml
 from palestra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,14 +55,7 @@ class YamlDocument:
 
         When the key is missing: the line of the mapping that should have it.
         """
-        node: yaml.Node | None = self._root()
-        line = 1
-        for step in steps:
-            key, node = _child(node, step)
-            if node is None:
-                break
-            line = (key or node).start_mark.line + 1
-        return line
+        return line_in(self.text, steps) or 1
 
     def with_values(self, values: Mapping[str, Any]) -> str:
         """Return the text with other values for these top-level keys. Comments of other keys stay.
@@ -87,17 +80,6 @@ class YamlDocument:
 
         node = yaml.compose(self.text, Loader=yaml.SafeLoader)
         return node if isinstance(node, yaml.MappingNode) else None
-
-
-def _child(node: "yaml.Node | None", step: Step) -> "tuple[yaml.Node | None, yaml.Node | None]":
-    """Return the key's node and the value's node at `step`; None for each that does not exist."""
-    import yaml
-
-    if isinstance(node, yaml.MappingNode):
-        return next(((key, child) for key, child in node.value if key.value == step), (None, None))
-    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return None, node.value[step]
-    return None, None
 
 
 def _end_of(node: "yaml.Node", text: str) -> int:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from palestra.cli.console import notice, say
 from palestra.cli.loop import serve_until_stopped
 from palestra.errors import ConfigError, KnownCause
-from palestra.fleet import LOOPBACK, holder_of, http_transport, listen, serving
+from palestra.fleet import LOOPBACK, http_transport, listen_at, serving
 from palestra.responses_api_models.local_model import fetch_weights
 from palestra.responses_api_models.local_servers import (
     Serving,
@@ -123,12 +123,7 @@ def serve_sandbox(args: SandboxArgs) -> int:
 
 async def _serve_sandbox(host: str, port: int, token: str, settings: SandboxSettings) -> None:
     async with Sandbox(settings) as own_sandbox:
-        try:
-            sock = listen(host, port)
-        except OSError as error:
-            holder = holder_of(port)
-            holder_text = f": {holder} uses it" if holder else ""
-            raise ConfigError(f"cannot listen on {host}:{port} ({error}){holder_text}") from error
+        sock = listen_at(host, port)
         async with (
             sandbox_service(own_sandbox, token=token) as service,
             serving(service.app(), sock),

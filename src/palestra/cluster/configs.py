@@ -6,6 +6,7 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -24,9 +25,10 @@ from pydantic import (
 from palestra.cluster.places import parse_mounts
 from palestra.cluster.plan import ExitAction, OnExit
 from palestra.cluster.secrets import env_problems, variable_problem
-from palestra.config import ConfigTree, did_you_mean
-from palestra.errors import ConfigError
-from palestra.settings import Line, Time, args_from
+from palestra.config import ConfigTree, did_you_mean, line_of_error, located, raise_problems
+from palestra.errors import ConfigError, Problem
+from palestra.settings import InvalidSettings, Line, Time, args_from
+from palestra.system import file_and_line
 
 VARIABLE: Final = "PALESTRA_CLUSTER_CONFIGS"
 HERE: Final = "cluster_configs"
@@ -186,10 +188,10 @@ def find_cluster(
         return "none", ClusterConfig()
     if isinstance(cluster, Mapping):
         return str(cluster.get("name") or "given"), _checked(
-            {key: value for key, value in cluster.items() if key != "name"}, "the cluster given"
+            {key: value for key, value in cluster.items() if key != "name"}
         )
     path = _file_of(cluster, _folders(config_dir, environ or os.environ, cwd or Path.cwd()))
-    return path.stem, _checked(_read_tree(path), str(path))
+    return path.stem, _checked(_read_tree(path), path)
 
 
 def _folders(config_dir: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
@@ -217,25 +219,45 @@ def _file_of(name: str, folders: list[Path]) -> Path:
 def _read_tree(path: Path) -> ConfigTree:
     try:
         tree = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
+        where = file_and_line(path, line_of_error(error))
+        raise ConfigError(f"cluster config {where} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cluster config {path} cannot be read: {error}") from error
     if not isinstance(tree, Mapping):
         raise ConfigError(f"cluster config {path} is not a mapping of settings")
     return tree
 
 
-def _checked(tree: ConfigTree, where: str) -> ClusterConfig:
+def _checked(tree: ConfigTree, path: Path | None = None) -> ClusterConfig:
+    """Return the settings of a cluster. `path`: the file that has them. Raises ConfigError: a setting
+    is wrong.
+    """
     unknown = [str(key) for key in tree if key not in ClusterConfig.model_fields]
     if unknown:
         near = did_you_mean(unknown[0], ClusterConfig.model_fields)
-        known_settings = ", ".join(ClusterConfig.model_fields)
-        raise ConfigError(
-            f"{where}: {', '.join(unknown)} is not a setting of a cluster{near}",
-            hint=f"settings: {known_settings}",
-        )
+        text = f"{', '.join(unknown)} is not a setting of a cluster{near}"
+        hint = f"settings: {', '.join(ClusterConfig.model_fields)}"
+        raise_problems([_located(Problem(text, key=unknown[0], hint=hint), path)])
     try:
         config = args_from(ClusterConfig, tree, hint="every setting is explained in example.yaml")
+    except InvalidSettings as error:
+        problems = [_located(Problem(p.text(), key=p.name), path) for p in error.settings]
+        raise ConfigError(
+            "; ".join(problem.message for problem in problems),
+            hint=error.hint,
+            problems=tuple(problems),
+        ) from None
+    try:
         parse_mounts(config.mounts)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error.message}", hint=error.hint) from None
+        problem = _located(Problem(error.message, key="mounts", hint=error.hint), path)
+        raise ConfigError(problem.message, hint=error.hint, problems=(problem,)) from None
     return config
+
+
+def _located(problem: Problem, path: Path | None) -> Problem:
+    """Return the problem with the file and the line of its key."""
+    if path is None:
+        return replace(problem, message=f"the cluster given: {problem.message}")
+    return located(problem, path, problem.key.split(".") if problem.key else ())

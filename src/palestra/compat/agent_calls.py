@@ -6,7 +6,6 @@ session. The rollout then has a reward that the policy did not earn. The row lis
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, final
 
@@ -89,7 +88,9 @@ def _refused(name: str, status: int, failure: CallError | None, body: bytes) -> 
     kind, separator, message = text.partition(" raised ")[2].partition(": ")
     if failure is None or not failure.evidence.traceback or not separator:
         kind, message = f"HTTP {status}", text
-    return ToolFault(name, kind, message[:LONGEST_MESSAGE])
+        return ToolFault(name, kind, message[:LONGEST_MESSAGE])
+    at = failure.evidence.traceback.splitlines()[-1]
+    return ToolFault(name, kind, message[:LONGEST_MESSAGE], at)
 
 
 @final
@@ -139,7 +140,7 @@ def note_lost_session(where: str, server: str) -> str:
 
 def _note(activity: Activity, fault: ToolFault) -> None:
     if len(activity.agent_faults) < MOST_FAULTS:
-        activity.agent_faults.append(asdict(fault))
+        activity.agent_faults.append(fault.as_json())
 
 
 def _json(body: bytes) -> Any:

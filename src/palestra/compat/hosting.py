@@ -27,6 +27,7 @@ from palestra.compat.direct_routes import (
 from palestra.compat.http import ServerRefused, close_global_client
 from palestra.compat.mcp import expose, is_exposed
 from palestra.compat.nemo_gym.base_responses_api_agent import with_fleet_defaults
+from palestra.compat.nemo_gym.base_responses_api_model import SimpleResponsesAPIModel
 from palestra.compat.nemo_gym.global_config import (
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
@@ -60,14 +61,20 @@ from palestra.server import (
     NOT_ASKED,
     AuthorMethod,
     Server,
+    app_from,
     describe,
     is_by_author,
+    making,
     published_schema,
+    refuse_unfinished,
 )
 from palestra.transport import ASGIApp, Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})
 """Endpoints whose request models rows are checked against before a run."""
+
+_MODEL_ENDPOINTS: Final = ("responses", "chat_completions", "setup_webserver")
+"""The methods of which a model server overrides one at least."""
 
 _PROTOCOL: Final = _ROWS | {"/aggregate_metrics", "/v1/responses", "/reset", "/step"}
 """Endpoints that are no tools."""
@@ -94,10 +101,11 @@ class Hosted(Server):
         # Before the author's constructor, which may ask for it.
         tree = set_global_config_dict(with_addresses(client.tree, client.targets))
         self.config = with_fleet_defaults(self.config, tree)
-        self._author = self.author_class(
-            config=self.config, server_client=ServerClient.of_fleet(client, tree)
-        )
-        self._made_app = self._author.setup_webserver()
+        with making(self.author_class):
+            self._author = self.author_class(
+                config=self.config, server_client=ServerClient.of_fleet(client, tree)
+            )
+        self._made_app = app_from(self._author.setup_webserver)
 
     async def start(self) -> None:
         """Start the app's lifespan, in which authors start what their server needs."""
@@ -236,11 +244,24 @@ class Hosted(Server):
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:
-    """Return the `Hosted` subclass that wraps `cls`; both classes have the same name."""
+    """Return the `Hosted` subclass that wraps `cls`; both classes have the same name.
+
+    Raises ConfigError: `cls` lacks a method that its type of server requires.
+    """
+    refuse_unfinished(cls, _missing_endpoints(cls))
     settings: Any = cls.model_fields["config"].annotation
     hosted_class = create_model(cls.__name__, __base__=Hosted, config=(settings, ...))
     hosted_class.author_class = cls
     return hosted_class
+
+
+def _missing_endpoints(cls: type[SimpleServer]) -> tuple[str, ...]:
+    """Return the endpoint that a model server requires, when it has none of its own."""
+    base = SimpleResponsesAPIModel
+    if not issubclass(cls, base):
+        return ()
+    is_overridden = (getattr(cls, name) is not getattr(base, name) for name in _MODEL_ENDPOINTS)
+    return () if any(is_overridden) else ("responses",)
 
 
 class Lifespan:

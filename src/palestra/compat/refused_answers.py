@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Final, Protocol, final
 
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from palestra.compat.agent_calls import SeededSessions
@@ -17,6 +18,9 @@ from palestra.compat.http import ServerRefused
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.errors import CallError
 from palestra.server import error_text, own_frames
+
+_ERROR_FIELDS: Final = frozenset({"error", "detail"})
+"""The fields of which the body of an error has one: of Palestra's, of endpoints', of FastAPI's."""
 
 
 class RefusedAnswer(Protocol):
@@ -63,7 +67,7 @@ class RefusedAnswers:
             return None
         failure = unexamined[-1].failure()
         failure.message = (
-            f"{failure.message}; {self.where} then failed on this answer: {error_text(error)}"
+            f"{failure.message}; {self.where} then failed on this answer: {_short_text(error)}"
         )
         failure.args = (failure.message,)
         if not failure.evidence.traceback:
@@ -110,6 +114,22 @@ def only_inner(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def _short_text(error: Exception) -> str:
+    """Return the type and text of an exception; without the fields that an error answer lacks, which
+    say nothing more.
+    """
+    inner = only_inner(error)
+    if isinstance(inner, ValidationError) and any(
+        _is_error_body(problem["input"]) for problem in inner.errors()
+    ):
+        return f"{type(inner).__name__} of {inner.title}"
+    return error_text(error)
+
+
+def _is_error_body(value: Any) -> bool:
+    return isinstance(value, dict) and not _ERROR_FIELDS.isdisjoint(value)
 
 
 def _names_its_call(error: BaseException) -> bool:

@@ -29,7 +29,13 @@ from palestra.config.environment_files import (
 )
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, Domain
-from palestra.config.load import config_from_tree, load_config, names_in_files, read_settings
+from palestra.config.load import (
+    config_from_tree,
+    load_config,
+    locating,
+    names_in_files,
+    read_settings,
+)
 from palestra.config.needed_files import files_needed
 from palestra.config.overrides import (
     Override,
@@ -58,6 +64,7 @@ from palestra.config.problems import (
     did_you_mean,
     is_one_slip,
     is_variant,
+    located,
     misspelt_as,
     nearest,
     raise_problems,
@@ -83,7 +90,7 @@ from palestra.config.resolved import (
 )
 from palestra.config.settings import settings_from
 from palestra.config.tree import ConfigTree
-from palestra.config.yaml_text import parse_yaml, write_yaml
+from palestra.config.yaml_text import line_at, line_in, line_of_error, parse_yaml, write_yaml
 
 __all__ = [
     "ENVIRONMENT_AGENT",
@@ -130,7 +137,12 @@ __all__ = [
     "is_one_slip",
     "is_secret_name",
     "is_variant",
+    "line_at",
+    "line_in",
+    "line_of_error",
     "load_config",
+    "located",
+    "locating",
     "mask_line",
     "masked_texts",
     "misspelt_as",

@@ -8,7 +8,6 @@ from palestra.config.keys import Domain
 from palestra.config.problems import did_you_mean, misspelt_as
 from palestra.config.resolved import InstanceConfig, ResolvedConfig, ServerType
 from palestra.errors import KnownCause, Problem
-from palestra.system import shown
 
 _DOMAINS: Final = tuple(domain.value for domain in Domain)
 
@@ -34,12 +33,11 @@ def _problems_of(instance: InstanceConfig) -> Iterator[Problem]:
     key = f"{instance.name}.{instance.type}.{instance.implementation}.domain"
     hint = f"domains: {', '.join(_DOMAINS)}"
     if instance.domain is None:
-        files = {*instance.setting_files.values()}
-        origin = f"{shown(*files)}: " if len(files) == 1 else ""
-        message = f"{origin}{key} is required{misspelt_as('domain', instance.settings)}"
-        yield Problem(message, hint=hint, key=key, cause=KnownCause.MISSING_VALUE)
+        message = f"{key} is required{misspelt_as('domain', instance.settings)}"
+        problem = Problem(message, hint=hint, key=key, cause=KnownCause.MISSING_VALUE)
+        yield instance.located_in_block(problem, "domain")
         return
     near = did_you_mean(instance.domain, _DOMAINS)
-    origin = instance.file_start("domain")
-    message = f"{origin}{key}: {instance.domain!r} is not a domain{near}"
-    yield Problem(message, hint=hint, key=key, cause=KnownCause.BAD_VALUE)
+    message = f"{key}: {instance.domain!r} is not a domain{near}"
+    problem = Problem(message, hint=hint, key=key, cause=KnownCause.BAD_VALUE)
+    yield instance.located(problem, "domain")

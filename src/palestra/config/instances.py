@@ -58,7 +58,7 @@ def find_instances(
         elif instance is not None:
             blocks.append(instance)
     tolerant = tree.get("error_on_almost_servers") is False
-    problems: list[Problem | str] = [] if tolerant else list(misshapen)
+    problems: list[Problem] = [] if tolerant else list(misshapen)
     instances: dict[str, InstanceConfig] = {}
     for block in blocks:
         reader = _BlockReader(
@@ -84,10 +84,10 @@ def _inspect(name: Any, value: Any, origins: Origins) -> InstanceBlock | Problem
         return _listed_type(name, value, origins)
     types = [key for key in value if key in _TYPES]
     if len(types) > 1:
-        origin = origins.start(name, types[-1])
-        return Problem(
-            f"{origin}{name} has several server types ({', '.join(types)}); one instance has one"
+        problem = Problem(
+            f"{name} has several server types ({', '.join(types)}); one instance has one"
         )
+        return origins.located(problem, name, types[-1])
     if not types:
         return _misspelt_type(name, value, origins)
     others = [str(key) for key in value if key not in _TYPES]
@@ -98,10 +98,10 @@ def _inspect(name: Any, value: Any, origins: Origins) -> InstanceBlock | Problem
 
 def _listed_type(name: Any, value: Any, origins: Origins) -> Problem | None:
     if isinstance(value, list) and any(isinstance(i, Mapping) and _TYPES & i.keys() for i in value):
-        return Problem(
-            f"{origins.start(name)}{name} is a list; a server's block is a mapping, without a dash "
-            "before its type"
+        problem = Problem(
+            f"{name} is a list; a server's block is a mapping, without a dash before its type"
         )
+        return origins.located(problem, name)
     return None
 
 
@@ -112,8 +112,8 @@ def _misspelt_type(name: Any, value: Mapping[Any, Any], origins: Origins) -> Pro
     near = nearest(str(key), _TYPES, cutoff=_SURELY_MEANT)
     if near is None or not any(isinstance(item, Mapping) for _, item in children(inner)):
         return None
-    origin = origins.start(name, key)
-    return Problem(f"{origin}{name}: {key!r} is not a server type; did you mean {near!r}?")
+    problem = Problem(f"{name}: {key!r} is not a server type; did you mean {near!r}?")
+    return origins.located(problem, name, key)
 
 
 def _beside_the_type(
@@ -124,30 +124,31 @@ def _beside_the_type(
     below = f"{name}.{server_type}.{only[0] if len(only) == 1 else '<implementation>'}"
     override = origins.override(name, keys[0])
     written = f"{below}.{keys[0]}"
-    return Problem(
-        f"{origins.start(name, keys[0])}{name} has {', '.join(keys)} next to {server_type}; put "
-        f"settings below {below}",
+    problem = Problem(
+        f"{name} has {', '.join(keys)} next to {server_type}; put settings below {below}",
         hint=f"write {written if override is None else f'{override.action}{written}=…'}",
     )
+    return origins.located(problem, name, keys[0])
 
 
 def _implementation(
     name: str, server_type: ServerType, value: Any, origins: Origins
 ) -> InstanceBlock | Problem:
     where = f"{name}.{server_type}"
-    origin = origins.start(name, server_type)
     if not isinstance(value, Mapping) or not value:
-        return Problem(
-            f"{origin}{where} must hold one implementation and its settings, as {where}.<folder name>"
+        problem = Problem(
+            f"{where} must hold one implementation and its settings, as {where}.<folder name>"
         )
+        return origins.located(problem, name, server_type)
     if len(value) > 1:
         return _several_implementations(name, server_type, [*value], origins)
     implementation, inner = next(iter(value.items()))
     if not isinstance(inner, Mapping):
-        return Problem(
-            f"{origin}{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
+        problem = Problem(
+            f"{where}.{implementation} is {type(inner).__name__}, not a mapping of settings; "
             f"without settings, write {implementation}: {{}}"
         )
+        return origins.located(problem, name, server_type, implementation)
     return InstanceBlock(name, server_type, str(implementation), inner)
 
 
@@ -158,10 +159,11 @@ def _several_implementations(
     override.
     """
     where = f"{name}.{server_type}"
-    origin_of = {i: origins.of(name, server_type, i) for i in implementations}
-    if len({*origin_of.values()}) == 1:
-        listed, start = ", ".join(map(str, implementations)), origins.start(name, server_type)
-        return Problem(f"{start}{where} has several implementations ({listed}); it can have one")
+    if len({origins.of(name, server_type, i) for i in implementations}) == 1:
+        listed = ", ".join(map(str, implementations))
+        only = Problem(f"{where} has several implementations ({listed}); it can have one")
+        return origins.located(only, name, server_type, implementations[-1])
+    origin_of = {i: origins.line_of(name, server_type, i) for i in implementations}
     listed = ", ".join(f"{i} of {origin}" if origin else str(i) for i, origin in origin_of.items())
     problem = f"{where} has several implementations: {listed}; it can have one"
     overridden = {i: o for i in implementations if (o := origins.override(name, server_type, i))}
@@ -198,7 +200,7 @@ class _BlockReader:
         self._default_host = host
         self._places = search_paths
         self._where = f"{block.name}.{block.type}.{block.implementation}"
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
 
     def read(self) -> InstanceConfig:
         block = self._block
@@ -223,6 +225,7 @@ class _BlockReader:
             refs=find_references(settings),
             folder=None if placement == "remote" else self._folder(entrypoint),
             setting_files=self._origins.files_below(block.name, block.type, block.implementation),
+            file=self._origins.file(block.name, block.type, block.implementation),
         )
 
     def _setting(self, key: str) -> Any:
@@ -235,10 +238,14 @@ class _BlockReader:
     def _wrong(self, key: str, expected: str) -> None:
         self._add(key, f"must be {expected}")
 
-    def _add(self, key: str, problem: str) -> None:
+    def _add(self, key: str, text: str) -> None:
+        problem = Problem(f"{self._where}.{key} {text}", key=f"{self._where}.{key}")
+        self.problems.append(self._located(problem, key))
+
+    def _located(self, problem: Problem, *steps: str) -> Problem:
+        """Return a problem of the block, or of one of its keys, with its origin."""
         block = self._block
-        origin = self._origins.start(block.name, block.type, block.implementation, key)
-        self.problems.append(f"{origin}{self._where}.{key} {problem}")
+        return self._origins.located(problem, block.name, block.type, block.implementation, *steps)
 
     def _text(self, key: str) -> str | None:
         value = self._setting(key)
@@ -307,20 +314,15 @@ class _BlockReader:
         block = self._block
         relative = f"{block.type}/{block.implementation}"
         if not _inside(relative):
-            self.problems.append(
-                f"{self._origin()}{self._where}: {block.implementation!r} is not a folder name"
-            )
+            text = f"{self._where}: {block.implementation!r} is not a folder name"
+            self.problems.append(self._located(Problem(text, key=self._where)))
             return None
         folders = self._places.candidates(relative)
         folder = next((f for f in folders if (f / entrypoint).is_file()), None)
         if folder is None and self._need_folder:
-            self.problems.append(self._origin() + self._no_folder(folders, entrypoint))
+            text = self._no_folder(folders, entrypoint)
+            self.problems.append(self._located(Problem(text, key=self._where)))
         return folder
-
-    def _origin(self) -> str:
-        """Return the start of a message about the block: where it comes from."""
-        block = self._block
-        return self._origins.start(block.name, block.type, block.implementation)
 
     def _no_folder(self, folders: tuple[Path, ...], entrypoint: str) -> str:
         bare = next((folder for folder in folders if folder.is_dir()), None)

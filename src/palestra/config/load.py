@@ -73,15 +73,16 @@ def load_config(
     merged = _merge_sources(environment, extra_settings, paths, search_paths)
     effective = [o for o in parsed if o.steps != (CONFIG_PATHS,) and o.steps[0] != "hydra"]
     overridden = _with_overrides(merged, effective, search_paths, rules)
+    origins = Origins(merged.sources, effective)
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden)
-        tree = resolve(composed, require_all=require_all, required=required)
+        tree = resolve(composed, require_all=require_all, required=required, origins=origins)
         config = _validated(
             tree,
             search_paths,
             references=required is None,
             need_folders=need_folders,
-            origins=Origins(merged.sources, effective),
+            origins=origins,
         )
     unknown = unknown_overrides(
         effective,
@@ -138,10 +139,10 @@ def names_in_files(
     use_env_yaml: bool = True,
 ) -> set[str]:
     """Return the top-level names in the files that `load_config` would read, including `env.yaml`."""
-    tree = _tree_of_files(
+    merged = _merge_files(
         parse_overrides(overrides), config_paths, {}, cwd, use_env_yaml=use_env_yaml
     )
-    return {str(name) for name in tree}
+    return {str(name) for name in merged.tree}
 
 
 def read_settings(
@@ -157,7 +158,8 @@ def read_settings(
     belong to a file that is still missing, so they are not checked.
     """
     parsed = parse_overrides(overrides)
-    tree = _tree_of_files(parsed, config_paths, plain(extra or {}, where="extra"))
+    merged = _merge_files(parsed, config_paths, plain(extra or {}, where="extra"))
+    tree = merged.tree
     needed, mentioned = set[str](), set(names)
     part: dict[Any, Any] = {}
     while mentioned - needed:
@@ -165,25 +167,42 @@ def read_settings(
         needed_overrides = [override for override in parsed if override.steps[0] in needed]
         part = apply_overrides({key: tree[key] for key in tree if key in needed}, needed_overrides)
         mentioned = set(mentioned_in(part))
-    resolved = resolve(part, required=names)
+    resolved = resolve(part, required=names, origins=Origins(merged.sources, parsed))
     return {name: resolved[name] for name in names if name in resolved}
 
 
-def _tree_of_files(
+@contextmanager
+def locating(*, overrides: Sequence[str] = (), config_paths: Sequence[str] = ()) -> Iterator[None]:
+    """Return a context in which the problems of a ConfigError get the origins of their keys: a file
+    and its line, or an override.
+
+    For the checks of settings that `read_settings` returned, whose files are read again.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        parsed = parse_overrides(overrides)
+        origins = Origins(_merge_files(parsed, config_paths, {}).sources, parsed)
+        problems = [origins.located(p, *filter(None, p.key.split("."))) for p in error.problems]
+        hint = error.hint
+    else:
+        return
+    raise_problems(problems, hint=hint)
+
+
+def _merge_files(
     overrides: Sequence[Override],
     config_paths: Sequence[str],
     extra: dict[Any, Any],
     cwd: Path | None = None,
     *,
     use_env_yaml: bool = True,
-) -> dict[Any, Any]:
-    """Return the merged content of the files that `load_config` would read, and `extra`, without
-    overrides.
-    """
+) -> "_Merged":
+    """Return the files that `load_config` would read, and `extra`, without overrides."""
     search_paths = SearchPaths.of(cwd)
     paths = (*config_paths, *_paths_of(overrides, strict_add=False))
     environment = read_environment(search_paths) if use_env_yaml else None
-    return _merge_sources(environment, extra, paths, search_paths).tree
+    return _merge_sources(environment, extra, paths, search_paths)
 
 
 def _old_names(tree: Any, search_paths: SearchPaths) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """Where the values of a configuration come from: config files and overrides."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from palestra.config.overrides import Override, apply_overrides
+from palestra.config.problems import located
 from palestra.config.sources import Source
 from palestra.config.tree import ABSENT, Steps, value_at
-from palestra.system import shown
+from palestra.config.yaml_text import line_at
+from palestra.errors import Problem
+from palestra.system import file_and_line, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,29 @@ class Origins:
         """Return the file, or the override, that sets the value at a path; empty when it is not known,
         as for a value that is composed of others.
         """
-        override = self.override(*steps)
-        if override is not None:
-            return f"override {override.action}{override.key}"
         file = self._file(steps)
-        return "" if file is None else shown(file)
+        return self._override_text(steps) or ("" if file is None else shown(file))
+
+    def line_of(self, *steps: Any) -> str:
+        """Return the origin like `of`, a file with its line."""
+        file = self.file(*steps)
+        return self.of(*steps) if file is None else file_and_line(file, line_at(file, steps))
+
+    def located(self, problem: Problem, *steps: Any) -> Problem:
+        """Return a problem of the value at a path with its origin, with which its message begins.
+
+        When no source has the value: with the origin of the mapping that should have it.
+        """
+        for end in range(len(steps), 0, -1):
+            if text := self._override_text(steps[:end]):
+                return replace(problem, message=f"{text}: {problem.message}")
+            if path := self._file(steps[:end]):
+                return located(problem, path, steps)
+        return problem
+
+    def file(self, *steps: Any) -> Path | None:
+        """Return the file that sets the value at a path. None: no file does, or an override does."""
+        return None if self.override(*steps) else self._file(steps)
 
     def override(self, *steps: Any) -> Override | None:
         """Return the last override that sets the value at a path, or a part of one that no file has;
@@ -40,13 +61,6 @@ class Origins:
                 if o.value is not ABSENT and o.steps[: len(steps)] == steps
             ]
         return setting[-1] if setting else None
-
-    def start(self, *steps: Any) -> str:
-        """Return the start of a message about the value at a path: its origin and a colon, or
-        nothing.
-        """
-        origin = self.of(*steps)
-        return f"{origin}: " if origin else ""
 
     def files_below(self, *steps: Any) -> dict[str, Path]:
         """Return the file that sets each key of the mapping at a path; of several, the last one. A key
@@ -62,6 +76,10 @@ class Origins:
             for key in block
             if key not in overridden_keys
         }
+
+    def _override_text(self, steps: Steps) -> str:
+        override = self.override(*steps)
+        return "" if override is None else f"override {override.action}{override.key}"
 
     def _file(self, steps: Steps) -> Path | None:
         files = [s.path for s in self.sources if value_at(s.tree, steps) is not ABSENT]

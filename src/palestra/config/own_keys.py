@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from palestra.errors import KnownCause, Problem
-from palestra.system import shown
 
 
 def is_in_code(word: str, folders: Iterable[Path]) -> bool:
@@ -26,11 +25,10 @@ def is_interpolated(word: str, files: Iterable[Path]) -> bool:
     return any(reference.search(file.read_text("utf-8", "replace")) for file in files)
 
 
-def misspelt_key(where: str, near: str, file: Path | None) -> Problem:
+def misspelt_key(where: str, near: str) -> Problem:
     """Return the problem of a key that is most likely a slip of `near`. `where`: its dotted path."""
-    start = "" if file is None else f"{shown(file)}: "
     return Problem(
-        f"{start}nothing reads {where}; did you mean {near!r}?",
+        f"nothing reads {where}; did you mean {near!r}?",
         hint=f"write {near}; a key of your own needs a name that is less similar",
         key=where,
         cause=KnownCause.MISSPELT_SETTING,

@@ -1,9 +1,13 @@
 """Report all problems of one step in one error, and suggest the nearest spelling of unknown names."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
+from palestra.config.yaml_text import line_at
 from palestra.errors import ConfigError, Problem
+from palestra.system import file_and_line
 
 _SLIP: Final = 0.85
 """The least similarity of a slip: one or two letters of a usual name."""
@@ -83,6 +87,19 @@ def misspelt_as(name: str, keys: Iterable[str]) -> str:
     """
     near = nearest(name, keys, cutoff=_MISSPELT)
     return f"; {near!r} is set; did you mean {name!r}?" if near is not None else ""
+
+
+def located(problem: Problem, path: Path | None, steps: Sequence[Any]) -> Problem:
+    """Return the problem with its file and line, with which its message then begins.
+
+    `path`: the file that has the setting at `steps`, or should have it; it is read again for its
+    line. None leaves the problem as it is.
+    """
+    if path is None:
+        return problem
+    line = line_at(path, steps)
+    message = f"{file_and_line(path, line)}: {problem.message}"
+    return replace(problem, message=message, file=str(path), line=line or 0)
 
 
 def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None:

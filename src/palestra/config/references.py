@@ -26,11 +26,14 @@ def find_references(settings: Any) -> tuple[ServerRef, ...]:
 def check_references(instances: Mapping[str, InstanceConfig]) -> None:
     """Raise one error that lists every reference to a missing instance or to one of another type."""
     problems = [
-        Problem(
-            f"{instance.file_start(steps[0]) if steps else ''}{instance.name}: "
-            f"{dotted(steps) or 'settings'} {problem}",
-            key=dotted((instance.name, instance.type, instance.implementation, *steps)),
-            cause=KnownCause.MISSING_REFERENCE,
+        instance.located(
+            Problem(
+                f"{instance.name}: {dotted(steps) or 'settings'} {problem}",
+                key=dotted((instance.name, instance.type, instance.implementation, *steps)),
+                cause=KnownCause.MISSING_REFERENCE,
+            ),
+            *steps,
+            "name" if node["type"] in _TYPES else "type",
         )
         for instance in instances.values()
         for steps, node in _candidates(instance.settings)

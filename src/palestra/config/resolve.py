@@ -3,9 +3,10 @@
 import contextlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from palestra.config.origins import Origins
 from palestra.config.problems import raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.tree import Steps, dotted, leaves, nested
@@ -22,19 +23,24 @@ _MANDATORY = re.compile(r"Missing mandatory value: (\S+)")
 _NOT_A_CONTAINER = re.compile(r"Error trying to access (\S+): node")
 _NEEDED = re.compile(r"\s*\$\{(policy_base_url|policy_model_name)\}\s*")
 """Settings of `env.yaml` that a model server never does without: a line without a value is no value."""
+_IN_A_CIRCLE = "the interpolation goes in a circle"
 _ENVIRONMENT = re.compile(r"Environment variable '([^']*)' not found")
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A setting without a value: the setting at `path` needs `key` (itself, for `???`)."""
+    """A setting without a value: the setting at `steps` needs `key` (itself, for `???`)."""
 
-    path: str
+    steps: Steps
     key: str
     environment: bool = False
     """Whether `key` is an environment variable, not a setting."""
     is_empty: bool = False
     """Whether `key` is in a file, but without a value."""
+
+    @property
+    def path(self) -> str:
+        return dotted(self.steps)
 
     def within(self, entries: Collection[str]) -> bool:
         """Whether the setting lies below one of these top-level entries."""
@@ -54,14 +60,15 @@ def resolve(
     *,
     require_all: bool = True,
     required: Collection[str] | None = None,
+    origins: Origins = Origins(),  # noqa: B008  # frozen
 ) -> dict[Any, Any]:
     """Return the tree with every interpolation replaced by its value, as plain Python values.
 
     Settings without a value are listed in one error. They become empty strings instead with
     `require_all=False`, and outside of the top-level entries `required` if given. Cycles, unknown
-    resolvers and malformed `${` are always errors.
+    resolvers and malformed `${` are always errors. `origins`: where the tree comes from, for messages.
     """
-    resolver = _Resolver(tree)
+    resolver = _Resolver(tree, origins)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
     raise_problems(resolver.problems)
     missing = [
@@ -70,25 +77,25 @@ def resolve(
         if required is None or missing_value.within(required)
     ]
     if require_all and missing:
-        raise _nothing_given(missing)
+        raise _nothing_given(missing, origins)
     return resolved
 
 
-def _nothing_given(missing: list[Missing]) -> ConfigError:
-    listed = "\n".join(f"  {missing_value}" for missing_value in missing)
+def _nothing_given(missing: list[Missing], origins: Origins) -> ConfigError:
+    cause = KnownCause.MISSING_VALUE
+    problems = [
+        origins.located(
+            Problem(str(missing_value), key=missing_value.path, cause=cause), *missing_value.steps
+        )
+        for missing_value in missing
+    ]
+    listed = "\n".join(f"  {problem.message}" for problem in problems)
     settings = [missing_value.key for missing_value in missing if not missing_value.environment]
     hint = _how_to_give(settings[0]) if settings else ""
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
-    problems = tuple(
-        Problem(
-            f"{count} no value: {missing_value}",
-            key=missing_value.path,
-            cause=KnownCause.MISSING_VALUE,
-        )
-        for missing_value in missing
-    )
+    counted = (replace(p, message=f"{count} no value: {p.message}") for p in problems)
     return ConfigError(
-        f"{count} no value:\n{listed}", hint=hint, cause=KnownCause.MISSING_VALUE, problems=problems
+        f"{count} no value:\n{listed}", hint=hint, cause=cause, problems=tuple(counted)
     )
 
 
@@ -100,12 +107,13 @@ def _how_to_give(setting: str) -> str:
 
 
 class _Resolver:
-    def __init__(self, tree: Mapping[Any, Any]) -> None:
+    def __init__(self, tree: Mapping[Any, Any], origins: Origins) -> None:
         self._tree = tree
+        self._origins = origins
         self._redactor = Redactor(find_secrets(tree))
         self._config_cache: DictConfig | None = None
         self.missing: list[Missing] = []
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
 
     @property
     def _config(self) -> "DictConfig":
@@ -113,7 +121,7 @@ class _Resolver:
         none.
         """
         if self._config_cache is None:
-            self._config_cache = _omegaconf(self._tree)
+            self._config_cache = _omegaconf(self._tree, self._origins)
         return self._config_cache
 
     def walk(self, node: Any, steps: Steps) -> Any:
@@ -122,7 +130,7 @@ class _Resolver:
         if isinstance(node, list):
             return [self.walk(item, (*steps, index)) for index, item in enumerate(node)]
         if node == MISSING:
-            self.missing.append(Missing(dotted(steps), dotted(steps)))
+            self.missing.append(Missing(steps, dotted(steps)))
             return ""
         if isinstance(node, str) and "${" in node:
             return self._interpolate(node, steps)
@@ -139,28 +147,27 @@ class _Resolver:
         except OmegaConfBaseException as failure:
             missing = self._missing_from(failure, text, steps)
             if missing is None:
-                self._add_problem(steps, failure)
+                self._add_problem(steps, self._redactor(str(failure).splitlines()[0]))
                 return ""
             self.missing.append(missing)
             self._find_more(parent, text, steps, missing)
             return ""
         except RecursionError:
-            self.problems.append(f"{dotted(steps)}: the interpolation goes in a circle")
+            self._add_problem(steps, _IN_A_CIRCLE)
             return ""
         if value is None and (reference := _NEEDED.fullmatch(text)):
-            self.missing.append(Missing(dotted(steps), reference[1], is_empty=True))
+            self.missing.append(Missing(steps, reference[1], is_empty=True))
             return ""
         return value
 
     def _missing_from(self, failure: Exception, text: str, steps: Steps) -> Missing | None:
         message = str(failure)
-        path = dotted(steps)
         if match := _ENVIRONMENT.search(message):
-            return Missing(path, match[1], environment=True)
+            return Missing(steps, match[1], environment=True)
         if match := _KEY_NOT_FOUND.search(message):
-            return Missing(path, _absolute(match[1], text, steps))
+            return Missing(steps, _absolute(match[1], text, steps))
         match = _MANDATORY.search(message) or _NOT_A_CONTAINER.search(message)
-        return Missing(path, match[1]) if match else None
+        return Missing(steps, match[1]) if match else None
 
     def _find_more(self, parent: Any, text: str, steps: Steps, first: Missing) -> None:
         """Record the other missing keys of a text such as `${a}/${b}`; OmegaConf reports only one."""
@@ -187,11 +194,10 @@ class _Resolver:
             node = node[step]
         parent[steps[-1]] = node
 
-    def _add_problem(self, steps: Steps, failure: Exception) -> None:
-        reason = self._redactor(str(failure).splitlines()[0])
-        if "Recursive interpolation" in reason:
-            reason = "the interpolation goes in a circle"
-        self.problems.append(f"{dotted(steps)}: {reason}")
+    def _add_problem(self, steps: Steps, reason: str) -> None:
+        reason = _IN_A_CIRCLE if "Recursive interpolation" in reason else reason
+        problem = Problem(f"{dotted(steps)}: {reason}", key=dotted(steps))
+        self.problems.append(self._origins.located(problem, *steps))
 
 
 def _absolute(key: str, text: str, steps: Steps) -> str:
@@ -216,18 +222,19 @@ def _plain_value(parent: Any, key: Any) -> Any:
     return value
 
 
-def _omegaconf(tree: Mapping[Any, Any]) -> "DictConfig":
+def _omegaconf(tree: Mapping[Any, Any], origins: Origins) -> "DictConfig":
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     with contextlib.suppress(OmegaConfBaseException):
         return OmegaConf.create(dict(tree))
     # Said out here, in our words: OmegaConf's error quotes the text, which may be a secret.
-    raise_problems([p for steps, leaf in leaves(tree) if (p := _malformed(steps, leaf))])
+    malformed = [(steps, p) for steps, leaf in leaves(tree) if (p := _malformed(steps, leaf))]
+    raise_problems([origins.located(problem, *steps) for steps, problem in malformed])
     raise ConfigError("the configuration holds a key or value that OmegaConf does not accept")
 
 
-def _malformed(steps: Steps, leaf: Any) -> str | None:
+def _malformed(steps: Steps, leaf: Any) -> Problem | None:
     """Return the problem of one text that OmegaConf cannot parse; None when it can."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -235,5 +242,6 @@ def _malformed(steps: Steps, leaf: Any) -> str | None:
     try:
         OmegaConf.create([leaf])
     except OmegaConfBaseException:
-        return f"{dotted(steps)}: malformed interpolation; write a literal ${{ as \\${{"
+        text = f"{dotted(steps)}: malformed interpolation; write a literal ${{ as \\${{"
+        return Problem(text, key=dotted(steps))
     return None

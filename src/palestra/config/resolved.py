@@ -4,7 +4,7 @@ Reprs contain names but never settings: a repr is often logged, and settings hol
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from palestra.config.paths import PACKAGE_ROOT
-from palestra.config.problems import did_you_mean
+from palestra.config.problems import did_you_mean, located
 from palestra.config.redact import redact, secrets_in
 from palestra.config.tree import ConfigTree
 from palestra.config.yaml_text import write_yaml
-from palestra.errors import ConfigError
-from palestra.system import shown
+from palestra.errors import ConfigError, Problem
 
 
 class ServerType(StrEnum):
@@ -69,16 +68,27 @@ class InstanceConfig:
     """The folder that holds the entrypoint; None for a remote instance."""
     setting_files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     """The config file that each key of the server's block comes from, where it is known."""
+    file: Path | None = field(default=None, repr=False, compare=False)
+    """The config file with the server's block, the last one of several; None when no file has it."""
 
     @property
     def address(self) -> str:
         """The configured `host:port`. The port is `auto` until one is allocated."""
         return f"{self.host}:{'auto' if self.port is None else self.port}"
 
-    def file_start(self, key: Any) -> str:
-        """Return the start of a message about a setting: its file and a colon, where it is known."""
-        file = self.setting_files.get(key)
-        return "" if file is None else f"{shown(file)}: "
+    def located(self, problem: Problem, *steps: Any) -> Problem:
+        """Return a problem of the setting at a path of keys with its file and line, with which its
+        message begins. Unchanged where no file has the setting.
+        """
+        path = self.setting_files.get(steps[0]) if steps else self.file
+        return self._located_in(path, problem, steps)
+
+    def located_in_block(self, problem: Problem, key: Any) -> Problem:
+        """Return a problem of a missing setting with the file and line of the block that lacks it."""
+        return self._located_in(self.file, problem, (key,))
+
+    def _located_in(self, path: Path | None, problem: Problem, steps: Sequence[Any]) -> Problem:
+        return located(problem, path, (self.name, self.type, self.implementation, *steps))
 
     def referenced(self, server_type: ServerType) -> tuple[str, ...]:
         """Return the names of the instances of `server_type` that the settings refer to."""

@@ -11,8 +11,9 @@ from palestra.config.own_keys import is_in_code, is_interpolated, misspelt_key
 from palestra.config.problems import did_you_mean, is_variant, misspelt_as, raise_problems, slip_of
 from palestra.config.redact import Redactor, find_secrets, is_secret_name, redact
 from palestra.config.resolved import InstanceConfig
-from palestra.config.tree import ConfigTree, dotted
-from palestra.errors import KnownCause, Problem
+from palestra.config.tree import ABSENT, ConfigTree, dotted, value_at
+from palestra.config.yaml_text import read_yaml
+from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -90,7 +91,7 @@ def _slips(
         near = slip_of(key, names)
         if near is None or near in missing or _is_own_key(instance, key, near):
             continue
-        yield misspelt_key(_path(instance, (key,)), near, instance.setting_files.get(key))
+        yield instance.located(misspelt_key(_path(instance, (key,)), near), key)
 
 
 def _is_own_key(instance: InstanceConfig, key: str, near: str) -> bool:
@@ -128,12 +129,13 @@ def _unknown_problem(
     # Beside its own settings an instance has those of every instance, which the fleet reads.
     valid = names - _NOT_SET_HERE | FLEET_KEYS if len(steps) == 1 else names
     suggestion = did_you_mean(str(steps[-1]), valid)
-    return Problem(
-        f"{instance.file_start(steps[0])}{_where(instance, steps)} is not a setting{suggestion} "
+    problem = Problem(
+        f"{_where(instance, steps)} is not a setting{suggestion} "
         f"(valid: {', '.join(sorted(valid)) or 'none'})",
         key=_path(instance, steps),
         cause=KnownCause.MISSPELT_SETTING,
     )
+    return instance.located(problem, *steps)
 
 
 def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDetails") -> Problem:
@@ -143,12 +145,13 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
         others = set(instance.settings) - _input_names(model) if len(steps) == 1 else ()
         slip = misspelt_as(str(steps[-1]), others)
         message = f"{_where(instance, steps)} is required: {_override(path, model, steps)}{slip}"
-        return Problem(message, key=path, cause=KnownCause.MISSING_VALUE)
+        problem = Problem(message, key=path, cause=KnownCause.MISSING_VALUE)
+        is_nested = len(steps) > 1
+        return (instance.located if is_nested else instance.located_in_block)(problem, *steps)
     if error["type"] == "extra_forbidden":
         inner = _model_at(model, steps[:-1])
         return _unknown_problem(instance, steps, _input_names(inner) if inner else frozenset())
-    file = _file_with(instance, steps[0], error["input"]) if steps else ""
-    message = f"{file}{_where(instance, steps)}: {error['msg'].removeprefix('Value error, ')}"
+    message = f"{_where(instance, steps)}: {error['msg'].removeprefix('Value error, ')}"
     is_secret = any(is_secret_name(step) for step in steps)
     if error["type"] != "value_error" and not is_secret:  # its author quotes what is refused
         # Masked before it is shortened: no mask knows a part of a secret.
@@ -156,7 +159,9 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     if error["type"] in _NEEDS_MAPPING:
         name = None if is_secret else error["input"]
         message += f"; write {_override(path, model, steps, name)}"
-    return Problem(message, key=path, cause=KnownCause.BAD_VALUE)
+    problem = Problem(message, key=path, cause=KnownCause.BAD_VALUE)
+    is_in_file = steps and _is_in_file(instance, steps, error["input"])
+    return instance.located(problem, *steps) if is_in_file else problem
 
 
 def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:
@@ -182,15 +187,24 @@ def _is_literal(annotation: Any) -> bool:
     return get_origin(annotation) is Literal
 
 
-def _file_with(instance: InstanceConfig, key: Any, value: Any) -> str:
-    """Return the start of a message about a value: its file. Empty when the value is not there, but
-    in an override or in what an interpolation refers to.
+def _is_in_file(instance: InstanceConfig, steps: Sequence[Any], value: Any) -> bool:
+    """Whether the file of a setting has the value itself: not an override, nor what an interpolation
+    refers to. `steps` may end with names of types, which pydantic adds.
     """
-    file = instance.setting_files.get(key)
+    file = instance.setting_files.get(steps[0])
+    if file is None:
+        return False
     try:
-        return instance.file_start(key) if file and str(value) in file.read_text() else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
+        tree, _ = read_yaml(file)
+    except ConfigError:
+        return False
+    node = value_at(tree, (instance.name, instance.type, instance.implementation, steps[0]))
+    for step in steps[1:]:
+        inner = value_at(node, (step,))
+        if inner is ABSENT:
+            break
+        node = inner
+    return bool(node == value)
 
 
 def _where(instance: InstanceConfig, steps: Sequence[Any]) -> str:

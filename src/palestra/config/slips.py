@@ -25,12 +25,11 @@ from palestra.config.overrides import (
 )
 from palestra.config.own_keys import is_in_code, misspelt_key
 from palestra.config.paths import SearchPaths
-from palestra.config.problems import is_variant, slip_of
+from palestra.config.problems import is_variant, located, slip_of
 from palestra.config.resolved import ServerType
 from palestra.config.sources import Source
 from palestra.config.tree import dotted, inherits, leaves, nested
 from palestra.errors import KnownCause, Problem
-from palestra.system import shown
 
 _TYPES: Final = tuple(server_type.value for server_type in ServerType)
 
@@ -71,7 +70,8 @@ def slips_in(
             continue
         if _is_used(key.word, key.server, tree, search_paths):
             continue
-        problems.append(misspelt_key(".".join(key.steps), near, key.path))
+        problem = misspelt_key(".".join(key.steps), near)
+        problems.append(located(problem, key.path, key.steps))
     return tuple(problems)
 
 
@@ -83,13 +83,13 @@ def _dotted_keys(sources: Iterable[Source], names: Collection[str]) -> Iterator[
         for key in source.tree:
             first, *inner = str(key).split(".")
             if all(inner) and inner and (first in names or inner[0] in _TYPES):
-                yield Problem(
-                    f"{shown(source.path)}: nothing reads {key}: in a file, dots do not lead to a "
-                    "setting",
+                problem = Problem(
+                    f"nothing reads {key}: in a file, dots do not lead to a setting",
                     hint=f"write {nested(str(key), '<value>')}",
                     key=str(key),
                     cause=KnownCause.MISSPELT_SETTING,
                 )
+                yield located(problem, source.path, (key,))
 
 
 def override_slips(

@@ -7,8 +7,10 @@ from typing import Any
 
 from palestra.config.environment_files import NamedFile, environment_tree
 from palestra.config.paths import SearchPaths
-from palestra.config.yaml_text import read_yaml
-from palestra.errors import ConfigError
+from palestra.config.problems import located, raise_problems
+from palestra.config.yaml_text import line_at, read_yaml
+from palestra.errors import ConfigError, Problem
+from palestra.system import file_and_line
 
 CONFIG_PATHS = "config_paths"
 _ROW_SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"})
@@ -78,7 +80,7 @@ class _Reader:
         _refuse_rows(path_found)
         tree, warnings = read_yaml(path_found)
         self.warnings.extend(warnings)
-        for included in take_config_paths(tree, where=str(path_found)):
+        for included in _included_by(path_found, tree):
             self.read(included, f"included by {path_found}")
         self.sources.append(Source(path_found, tree))
 
@@ -86,8 +88,9 @@ class _Reader:
         """Raise ConfigError when another file has an instance of the environment's name."""
         for source in self.sources:
             if repeated := sorted(tree.keys() & source.tree.keys()):
+                line = line_at(source.path, (repeated[0],))
                 raise ConfigError(
-                    f"{path} and {source.path} both define {repeated[0]!r}",
+                    f"{path} and {file_and_line(source.path, line)} both define {repeated[0]!r}",
                     hint="rename one of the files: an environment is named after its file",
                 )
 
@@ -115,7 +118,16 @@ def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
     if not path.is_file():
         return None
     tree, warnings = read_yaml(path)
-    return EnvironmentFile(Source(path, tree), take_config_paths(tree, where=str(path)), warnings)
+    return EnvironmentFile(Source(path, tree), _included_by(path, tree), warnings)
+
+
+def _included_by(path: Path, tree: dict[Any, Any]) -> tuple[str, ...]:
+    """Remove `config_paths` from the tree of a file, in place, and return it as a tuple."""
+    try:
+        return take_config_paths(tree, where="")
+    except ConfigError as error:
+        [problem] = (located(p, path, (CONFIG_PATHS,)) for p in error.problems)
+        raise ConfigError(problem.message, hint=problem.hint, problems=(problem,)) from None
 
 
 def take_config_paths(tree: dict[Any, Any], *, where: str) -> tuple[str, ...]:
@@ -130,8 +142,11 @@ def paths_in(value: Any, *, where: str) -> tuple[str, ...]:
         return ()
     paths = [value] if isinstance(value, str) else value
     if not isinstance(paths, list) or not all(isinstance(p, str) and p for p in paths):
-        raise ConfigError(
-            f"{where}: config_paths must be a list of paths",
+        start = f"{where}: " if where else ""
+        problem = Problem(
+            f"{start}config_paths must be a list of paths",
             hint='for example "+config_paths=[a.yaml,b.yaml]"',
+            key=CONFIG_PATHS,
         )
+        raise_problems([problem])
     return tuple(paths)

@@ -6,7 +6,7 @@ change their arguments.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
@@ -74,18 +74,24 @@ def nested(path: str, value: str) -> str:
     return f"{first}: {''.join(f'{{{key}: ' for key in inner)}{value}{'}' * len(inner)}"
 
 
-def plain(value: Any, *, where: str, steps: Steps = (), above: tuple[int, ...] = ()) -> Any:
+def plain(
+    value: Any,
+    *,
+    where: str | Callable[[Steps], str],
+    steps: Steps = (),
+    above: tuple[int, ...] = (),
+) -> Any:
     """Return a copy of `value` in plain dicts, lists, strings, numbers, booleans and None.
 
-    `where` names the source in errors. Raises ConfigError: YAML configs cannot hold a value or a
-    key, or a YAML alias contains itself.
+    `where` names the source in errors, or returns the source of the value at a path. Raises
+    ConfigError: YAML configs cannot hold a value or a key, or a YAML alias contains itself.
     """
     if isinstance(value, str | PurePath):
         return str(value)
     if isinstance(value, type_of_scalars):
         return value
     if id(value) in above:
-        raise ConfigError(f"{where}: {dotted(steps)} contains itself")
+        raise ConfigError(f"{_source(where, steps)}: {dotted(steps)} contains itself")
     inner = (*above, id(value))
     if isinstance(value, Mapping):
         return {
@@ -100,19 +106,23 @@ def plain(value: Any, *, where: str, steps: Steps = (), above: tuple[int, ...] =
             for index, item in enumerate(value)
         ]
     raise ConfigError(
-        f"{where}: {dotted(steps) or 'the config'} is a {type(value).__name__}, "
+        f"{_source(where, steps)}: {dotted(steps) or 'the config'} is a {type(value).__name__}, "
         "which a config cannot hold",
         hint="use strings, numbers, booleans, lists and mappings",
     )
 
 
-def _plain_key(key: Any, where: str, steps: Steps) -> Any:
+def _source(where: str | Callable[[Steps], str], steps: Steps) -> str:
+    return where if isinstance(where, str) else where(steps)
+
+
+def _plain_key(key: Any, where: str | Callable[[Steps], str], steps: Steps) -> Any:
     if isinstance(key, str):
         return str(key)
     if isinstance(key, bool | int | float):
         return key
     raise ConfigError(
-        f"{where}: a key of {dotted(steps) or 'the config'} is {key!r}; "
+        f"{_source(where, (*steps, key))}: a key of {dotted(steps) or 'the config'} is {key!r}; "
         "keys are strings, numbers or booleans"
     )
 

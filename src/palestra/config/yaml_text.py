@@ -7,12 +7,13 @@ read back as a string.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palestra.config.redact import mask_line
-from palestra.config.tree import plain
+from palestra.config.tree import Steps, plain
+from palestra.config.yaml_lines import line_below
 from palestra.errors import ConfigError, KnownCause, Problem
 
 if TYPE_CHECKING:
@@ -56,8 +57,13 @@ def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...
             hint="a config file is lines of `key: value`",
             cause=KnownCause.BAD_YAML,
         )
-    tree: dict[Any, Any] = plain(value, where=where)
+    tree: dict[Any, Any] = plain(value, where=lambda steps: _with_line(where, text, steps))
     return tree, tuple(f"{where}, {repeat}" for repeat in repeats)
+
+
+def _with_line(where: str, text: str, steps: Steps) -> str:
+    line = line_in(text, steps)
+    return where if line is None else f"{where}:{line}"
 
 
 def _load(text: str) -> tuple[Any, list[str]]:
@@ -67,6 +73,43 @@ def _load(text: str) -> tuple[Any, list[str]]:
         return loader.get_single_data(), loader.repeats
     finally:
         loader.dispose()
+
+
+def line_at(path: Path, steps: Sequence[Any]) -> int | None:
+    """Return the line, from 1, of the key that `steps` lead to in a file, which is read for it.
+
+    When the key is missing: the line of the mapping that should have it. None: there are no steps,
+    or the file cannot be read or is no mapping in YAML, such as an environment in one Python file.
+    """
+    if path.suffix == ".py":
+        return None
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return line_in(text, steps)
+
+
+def line_in(text: str, steps: Sequence[Any]) -> int | None:
+    """Return the line like `line_at`, in the text of a file."""
+    import yaml
+
+    if not steps:
+        return None
+    try:
+        loader = _loader()(text)
+        try:
+            return line_below(loader.get_single_node(), steps, loader.construct_object)
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None  # not YAML any more, or a number or a tag that PyYAML does not know
+
+
+def line_of_error(failure: "yaml.YAMLError") -> int | None:
+    """Return the line, from 1, at which a text stops being YAML; None when PyYAML does not say."""
+    mark = getattr(failure, "problem_mark", None)
+    return None if mark is None else mark.line + 1
 
 
 def write_yaml(tree: Any) -> str:

@@ -208,8 +208,7 @@ def _problems(
     agent: InstanceConfig, number: int, fields: JsonObject, error: ValidationError
 ) -> Iterator[Problem]:
     where = f"{agent.name}.datasets[{number}]"
-    name = f"{where} ({fields['name']})" if fields.get("name") else where
-    dataset_name = f"{agent.file_start('datasets')}{name}"
+    dataset_name = f"{where} ({fields['name']})" if fields.get("name") else where
     for details in error.errors(include_url=False):
         steps = [str(step) for step in details["loc"]]
         sentence = details["msg"].removeprefix("Value error, ")
@@ -220,7 +219,7 @@ def _problems(
             if details["type"] == "literal_error" and isinstance(details["input"], str):
                 sentence += did_you_mean(details["input"], get_args(DatasetType))
         field_path = ".".join(steps)
-        yield Problem(
+        problem = Problem(
             f"{dataset_name}: {field_path}: {sentence}"
             if field_path
             else f"{dataset_name}: {sentence}",
@@ -228,6 +227,7 @@ def _problems(
                 [agent.name, agent.type, agent.implementation, "datasets", str(number), *steps]
             ),
         )
+        yield agent.located(problem, "datasets", number, *details["loc"])
 
 
 def _names_in(field: str) -> Iterable[str]:

@@ -1,21 +1,19 @@
 """Prompt templates: a YAML file with `user` and optionally `system`, filled from a row's fields."""
 
-import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
+from palestra.config import line_at, line_of_error
 from palestra.errors import ConfigError
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject
-from palestra.system import shown
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
+from palestra.system import file_and_line, shown
 
 WRITE_BRACES: Final = "write a literal brace twice: {{ }}"
-_DOUBLE_BRACES: Final = re.compile(r"(?<![\w\\}{])\{\{\s*([A-Za-z_]\w*)[^{}]*\}\}(?!\})")
-"""A field as other template languages write it, such as `{{question}}`. No LaTeX: `\\boxed{{x}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +42,6 @@ class PromptTemplate:
     def missing(self, row: JsonObject) -> list[str]:
         """Return the placeholders without a matching field in `row`."""
         return sorted(self.fields() - row.keys())
-
-    def literal_fields(self, row: JsonObject) -> list[str]:
-        """Return the fields of `row` that are written with double braces, as in Jinja. Filled in,
-        `{{question}}` is the text `{question}`.
-        """
-        text = f"{self.system}\n{self.user}"
-        return [name for name in _DOUBLE_BRACES.findall(text) if name in row]
 
     def warning(self, path: Path) -> str:
         """Return a warning when the template, of the file `path`, names no field of the rows; empty
@@ -86,12 +77,9 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
     if missing := template.missing(row):
         braces = "" if all(name.isidentifier() for name in missing) else f"; {WRITE_BRACES}"
         raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{braces}")
-    if not template.fields() and (literal := template.literal_fields(row)):
-        name = literal[0]
-        raise ValueError(
-            f"prompt_config has no field: {{{{{name}}}}} is the literal text {{{name}}}; for the row's "
-            f"field write {{{name}}}"
-        )
+    text = f"{template.system}\n{template.user}"
+    if not template.fields() and (names := doubly_braced(text, row)):
+        raise ValueError(f"prompt_config has no field: {is_literal(names[0])}")
     try:
         return {**row, CREATE_PARAMS: {**params, "input": template.fill(row)}}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -110,17 +98,34 @@ def load_prompt(path: Path) -> PromptTemplate:
             hint="relative paths start at the working directory",
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"prompt_config {path} is not YAML: {error}") from error
+        where = file_and_line(path, line_of_error(error))
+        raise ConfigError(f"prompt_config {where} is not YAML: {error}") from error
     if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):
-        raise ConfigError(f"prompt_config {path} needs a text under `user`")
-    unknown = sorted(set(prompt) - {"user", "system"})
+        raise ConfigError(f"prompt_config {_at_key(path, 'user')} needs a text under `user`")
+    unknown = [key for key in prompt if key not in {"user", "system"}]
     if unknown:
         raise ConfigError(
-            f"prompt_config {path}: unknown {', '.join(unknown)}", hint="known: user, system"
+            f"prompt_config {_at_key(path, unknown[0])}: unknown {', '.join(map(str, unknown))}",
+            hint="known: user, system",
         )
     template = PromptTemplate(user=prompt["user"], system=str(prompt.get("system") or ""))
     try:
         template.fields()
     except ValueError as error:
-        raise ConfigError(f"prompt_config {path}: {error}", hint=WRITE_BRACES) from error
+        where = _at_key(path, _wrong_key(template))
+        raise ConfigError(f"prompt_config {where}: {error}", hint=WRITE_BRACES) from error
     return template
+
+
+def _at_key(path: Path, key: Any) -> str:
+    """Return the file and the line of a key, for a message."""
+    return file_and_line(path, line_at(path, (key,)))
+
+
+def _wrong_key(template: PromptTemplate) -> str:
+    """Return the key whose text cannot be a template."""
+    try:
+        PromptTemplate(user=template.user).fields()
+    except ValueError:
+        return "user"
+    return "system"

@@ -7,7 +7,7 @@ from typing import Final
 
 from palestra.causes import Severity, Signature, SignatureTable, one_line
 from palestra.doctor.findings import Finding, Quote, cause_id, quote
-from palestra.doctor.quoting import quote_line
+from palestra.doctor.quoting import quote_line, quote_places
 from palestra.errors import CallError, PalestraError
 
 
@@ -17,9 +17,15 @@ def finding_of(
     evidence: tuple[Quote, ...] = (),
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Return the finding for an error. `evidence` comes before the error's own evidence."""
+    """Return the finding for an error. `evidence` comes before the error's own evidence, in place of
+    the lines of config files that have its problems.
+    """
     entry = entry_of(error)
-    quotes = (*evidence, *(_hops(error) if isinstance(error, CallError) else _lines_below(error)))
+    quoted_lines = evidence or quote_places(error)
+    quotes = (
+        *quoted_lines,
+        *(_hops(error) if isinstance(error, CallError) else _lines_below(error)),
+    )
     return Finding(
         layer=entry.layer,
         cause=entry.cause,

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.config import MASK, is_secret_name
+from palestra.config import MASK, is_secret_name, mask_line
 from palestra.datasets import DoorKeeper, RowEndpoint
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.reading import json_rows
-from palestra.errors import FieldProblem, Problem, RowIdentity
+from palestra.errors import ConfigError, FieldProblem, PalestraError, RowIdentity
 from palestra.schema import ROLLOUT_INDEX, TASK_INDEX, JsonObject
 
 LONGEST_LINE: Final = 2_000_000
@@ -53,18 +53,23 @@ def quote_named(message: str, files: Iterable[Path]) -> tuple[Quote, ...]:
     return tuple(quotes.values())[:MOST_QUOTES]
 
 
-def quote_place(problem: Problem) -> tuple[Quote, ...]:
-    """Quote the config file line that has the problem; empty when the line is unknown."""
-    if not problem.line:
-        return ()
-    path = Path(problem.file)
-    return (quote(path, _excerpt(line_of(path, problem.line)), line=problem.line),)
+def quote_places(error: PalestraError) -> tuple[Quote, ...]:
+    """Quote the lines of config files that have the problems of an error, each once. Empty when no
+    line is known.
+    """
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    file_lines = dict.fromkeys((Path(p.file), p.line) for p in problems if p.line)
+    return tuple(
+        quote(path, _excerpt(line_of(path, line)), line=line)
+        for path, line in list(file_lines)[:MOST_QUOTES]
+    )
 
 
 def _excerpt(text: str) -> str:
-    """Return a line of a config file, with its value masked when the key is a secret name."""
+    """Return a line of a config file, with the value after a key masked that is a secret name."""
     key, colon, _ = text.strip().partition(":")
-    return f"{key}: {MASK}" if colon and is_secret_name(key.strip("- '\"")) else text.strip()
+    is_secret = colon and is_secret_name(key.strip("- '\""))
+    return f"{key}: {MASK}" if is_secret else mask_line(text.strip())
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

@@ -209,17 +209,17 @@ def _limits(limits: Any) -> str:
 
 
 def _broken_tools(raw_faults: msgspec.Raw) -> str:
-    """Return the first failed tool call, such as `look_up: KeyError`; empty without one.
+    """Return the first failed tool call, such as `look_up: KeyError at app.py:7 in look_up`; empty
+    without one.
 
     The field may hold anything, because authors can write to it.
     """
     faults = _decoded(raw_faults)
     first = faults[0] if isinstance(faults, list) and faults else None
-    return (
-        f"{first['tool']}: {first.get('type')}"
-        if isinstance(first, dict) and "tool" in first
-        else ""
-    )
+    if not isinstance(first, dict) or "tool" not in first:
+        return ""
+    where = f" at {first['at']}" if first.get("at") else ""
+    return f"{first['tool']}: {first.get('type')}{where}"
 
 
 def _decoded(raw_value: msgspec.Raw) -> Any:

@@ -55,6 +55,7 @@ from palestra.fleet.sockets import (
     holders_of,
     http_url,
     listen,
+    listen_at,
     reachable_host,
     serving,
 )
@@ -132,6 +133,7 @@ __all__ = [
     "http_url",
     "interpreter_for",
     "listen",
+    "listen_at",
     "load_environment",
     "load_module",
     "load_server_class",

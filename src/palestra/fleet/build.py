@@ -19,6 +19,7 @@ from palestra.server import (
     ResourcesServer,
     Server,
     authors_line,
+    making,
     own_frames,
 )
 from palestra.transport import (
@@ -105,7 +106,8 @@ def build_server(
     """
     cls = served or _class_of(instance)
     settings = _settings_of(cls, instance, _facts(instance, client))
-    server = cls(config=settings, server_client=client)
+    with making(cls):
+        server = cls(config=settings, server_client=client)
     _record_calls(server, client)
     if isolate and served is None:
         _isolate(server, instance, client)
@@ -141,7 +143,7 @@ def starting(name: str) -> Iterator[None]:
         yield
     except PalestraError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"{name} could not start: {type(error).__name__}: {error}"
         if line := authors_line(error):
             raise ServerDied(

@@ -348,6 +348,7 @@ class Fleet:
                 worker=index if instance.num_workers > 1 else None,
                 ray=self._ray.encode(),
                 setting_files={key: str(file) for key, file in instance.setting_files.items()},
+                file="" if instance.file is None else str(instance.file),
             )
             await self._processes.start(self.instances[instance.name], order, python, sock)
         await self._wait_ready(instance.name)

@@ -18,7 +18,13 @@ from palestra.fleet.own_code import REPLACED, import_roots
 from palestra.fleet.reimporting import USER_MODULES, remember_imported
 from palestra.fleet.unimportable import unimportable
 from palestra.schema import JsonObject
-from palestra.server import EnvironmentDefinition, Server, class_of, server_class_of
+from palestra.server import (
+    EnvironmentDefinition,
+    Server,
+    class_of,
+    refuse_unfinished,
+    server_class_of,
+)
 from palestra.system import file_and_line, on_failure, shown
 
 ALIASES: Final = "palestra.compat.aliases"
@@ -95,7 +101,7 @@ def load_server_class(path: Path, class_name: str = "") -> type[Server]:
     names = [*_not_extended(environments), *(cls.__name__ for cls in last)]
     if not names:
         _refuse_real_framework(module, path)
-        _refuse_unfinished(module, path)
+        _refuse_unfinished(module)
     found_names = ", ".join(names) or "none"
     raise ConfigError(
         f"{shown(path)} must define exactly one server class or environment; found: {found_names}",
@@ -108,7 +114,7 @@ def _uses_foreign_names(path: Path) -> bool:
     return _IMPORTS_FOREIGN.search(path.read_text()) is not None
 
 
-def _refuse_unfinished(module: ModuleType, path: Path) -> None:
+def _refuse_unfinished(module: ModuleType) -> None:
     """Raise ConfigError when the file has a server class that lacks a required method."""
     members: list[Any] = list(vars(module).values())
     for cls in members:
@@ -116,14 +122,8 @@ def _refuse_unfinished(module: ModuleType, path: Path) -> None:
             inspect.isclass(cls)
             and cls.__module__ == module.__name__
             and (issubclass(cls, Server) or hasattr(cls, FOREIGN))
-            and inspect.isabstract(cls)
         ):
-            names = sorted(getattr(cls, "__abstractmethods__", ()))
-            line = inspect.getsourcelines(cls)[1]
-            raise ConfigError(
-                f"{file_and_line(path, line)}: {cls.__name__} does not define {', '.join(names)}",
-                hint=f"define {' and '.join(names)} in {cls.__name__}",
-            )
+            refuse_unfinished(cls)
 
 
 def _refuse_mixture(path: Path, classes: list[type[Any]]) -> None:

@@ -27,6 +27,8 @@ class WorkOrder:
     """The address of the fleet's Ray cluster, encoded by `RayPlace.encode`."""
     setting_files: dict[str, str] = field(default_factory=dict)
     """The config file that each of the instance's settings comes from, for messages."""
+    file: str = ""
+    """The config file with the instance's block; empty when no file has it."""
 
     @property
     def process_name(self) -> str:
@@ -49,6 +51,7 @@ class WorkOrder:
                 self.pulse,
                 self.ray,
                 self.setting_files,
+                self.file,
             ],
             option=orjson.OPT_NON_STR_KEYS,
         )

@@ -4,6 +4,7 @@ other program can take the port in between. Also finds the process that holds a 
 
 import asyncio
 import contextlib
+import errno
 import random
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -199,6 +200,27 @@ def _listen_on(name: str, host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"{name} cannot listen on {host}:{port}: {error.strerror}; {holder} uses this port",
             hint="choose another port, or leave `port` out to get a free one",
+        ) from error
+
+
+def listen_at(host: str, port: int) -> socket.socket:
+    """Listen at the address that a command's flags `--host` and `--port` name.
+
+    Raises ConfigError: another process uses the port (the error names it), or `host` is not an
+    address of this machine.
+    """
+    try:
+        return listen(host, port)
+    except OSError as error:
+        holder = holder_of(port) if error.errno == errno.EADDRINUSE else None
+        hint = (
+            "stop that process, or choose another --port; `--port 0` takes a free one"
+            if error.errno == errno.EADDRINUSE
+            else "give an address of this machine with --host, and a port that you may use with --port"
+        )
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({error.strerror}){(holder and f': {holder} uses it') or ''}",
+            hint=hint,
         ) from error
 
 

@@ -64,8 +64,11 @@ async def serve(order: WorkOrder) -> None:
     Until the server is built, SIGTERM ends the process at once: an import may last minutes, and
     nothing has to be stopped yet.
     """
-    files = {key: Path(file) for key, file in order.setting_files.items()}
-    instance = replace(config_from_tree(order.tree).instance(order.instance), setting_files=files)
+    instance = replace(
+        config_from_tree(order.tree).instance(order.instance),
+        setting_files={key: Path(file) for key, file in order.setting_files.items()},
+        file=Path(order.file) if order.file else None,
+    )
     targets = {
         name: Target(name, server_type, tuple(urls))
         for name, (server_type, urls) in order.targets.items()

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from palestra.config import did_you_mean
-from palestra.errors import ConfigError
+from palestra.config import did_you_mean, raise_problems
+from palestra.errors import Problem
 from palestra.settings import sentence_of
 
 MODEL_PROVIDERS: Final = "model_providers"
@@ -151,37 +151,37 @@ def providers_with(rows: Any) -> dict[str, Provider]:
     if rows is None:
         return dict(PROVIDERS)
     if not isinstance(rows, Mapping):
-        raise ConfigError(
-            f"{MODEL_PROVIDERS} must map names to rows, got {rows!r:.80}",
-            hint=f"{MODEL_PROVIDERS}: {{corp: {{base_url: https://…/v1, key_variable: CORP_KEY}}}}",
-        )
+        hint = f"{MODEL_PROVIDERS}: {{corp: {{base_url: https://…/v1, key_variable: CORP_KEY}}}}"
+        text = f"{MODEL_PROVIDERS} must map names to rows, got {rows!r:.80}"
+        raise_problems([Problem(text, key=MODEL_PROVIDERS, hint=hint)])
     return {**PROVIDERS, **{str(name): _row(str(name), row) for name, row in rows.items()}}
 
 
-def _problem(name: str, problem: ErrorDetails) -> str:
+def _problem(name: str, problem: ErrorDetails) -> Problem:
     """Return what is wrong with a field of the row `name`, with the nearest field."""
     where = ".".join([MODEL_PROVIDERS, name, *map(str, problem["loc"])])
     if problem["type"] == "extra_forbidden":
         near = did_you_mean(str(problem["loc"][-1]), Provider.model_fields)
-        return f"{where} is no field of a row{near}"
+        return Problem(f"{where} is no field of a row{near}", key=where)
     is_row = problem["type"] == "model_type"
     expected = "should be a mapping of fields" if is_row else sentence_of(problem)
-    return f"{where} {expected}, got {problem['input']!r:.80}"
+    return Problem(f"{where} {expected}, got {problem['input']!r:.80}", key=where)
 
 
 def _row(name: str, row: Any) -> Provider:
+    problems: list[Problem] = []
     try:
         provider = Provider.model_validate(row)
     except ValidationError as error:
         problems = [_problem(name, problem) for problem in error.errors(include_url=False)]
-        raise ConfigError(
-            "; ".join(problems),
-            hint=f"correct env.yaml, or where else {MODEL_PROVIDERS} is set; the fields of a row: "
-            f"{', '.join(Provider.model_fields)}",
-        ) from None
+    # Raised out here: as the cause, pydantic's error would show the row.
+    raise_problems(
+        problems,
+        hint=f"correct env.yaml, or where else {MODEL_PROVIDERS} is set; the fields of a row: "
+        f"{', '.join(Provider.model_fields)}",
+    )
     if provider.base_url and not provider.base_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"{MODEL_PROVIDERS}.{name}.base_url: {provider.base_url!r} is not a URL",
-            hint="a base URL begins with https:// or http://, and mostly ends in /v1",
-        )
+        key = f"{MODEL_PROVIDERS}.{name}.base_url"
+        hint = "a base URL begins with https:// or http://, and mostly ends in /v1"
+        raise_problems([Problem(f"{key}: {provider.base_url!r} is not a URL", key=key, hint=hint)])
     return provider

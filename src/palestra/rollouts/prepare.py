@@ -190,7 +190,7 @@ def plan(
     with on_failure(lambda: new_inputs.unlink(missing_ok=True)):
         changed = changes(old, new, inputs.agents)
         if changed and settings.on_stale == "error":
-            raise stale_run(old, new, changed, settings)
+            raise stale_run(old, new, changed, settings, inputs.agents)
         if changed:
             reason = ("the run was made from something else, so it starts again:", *changed)
             return replace(fresh, notices=("\n  ".join(reason), *fresh.notices))

@@ -1,6 +1,7 @@
 """Whether a run that exists is the requested one, and how to go on when it is not."""
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,15 +27,19 @@ class StaleRun(InputDataError):
 
 
 def stale_run(
-    old: Manifest, new: Manifest, changed: Sequence[str], settings: CollectSettings
+    old: Manifest,
+    new: Manifest,
+    changed: Sequence[str],
+    settings: CollectSettings,
+    agents: Collection[str],
 ) -> StaleRun:
     """Return the error for the run `old`, which cannot be continued as the run `new`. `changed`: the
-    lines about the differences. `settings`: of the new run.
+    lines about the differences. `settings`: of the new run. `agents`: those that its rows name.
     """
     paths = RunPaths(settings.output_jsonl_fpath)
     return StaleRun(
         f"the run at {paths.output} was made from something else:\n  " + "\n  ".join(changed),
-        hint=f"{_undo(old, new, changed)}; or choose another output; or start again: `--on-stale restart` (or `--overwrite`) "
+        hint=f"{_leave_out(old, new, changed, agents)}{_undo(old, new, changed)}; or choose another output; or start again: `--on-stale restart` (or `--overwrite`) "
         "moves the files of that run to names with .bak"
         + _kept_answers(paths, settings, has_other_verifier=_verifies_otherwise(old, new, changed)),
         cause=KnownCause.STALE_INPUTS if old.input_digest != new.input_digest else None,
@@ -84,6 +89,30 @@ def _has_other_limit(old: Manifest, new: Manifest) -> bool:
     return old.knows_limit and new.knows_limit and old.limit != new.limit
 
 
+def _leave_out(
+    old: Manifest, new: Manifest, changed: Collection[str], agents: Collection[str]
+) -> str:
+    """Return the way on when all that has changed are servers that no setting connects with the
+    rows; else nothing. Such a change counts, because code can call a server that no setting names.
+    """
+    reached = {name for run in (old, new) for name in reached_servers(run.semantics, agents)}
+    unused = sorted({*servers_in(old.semantics), *servers_in(new.semantics)} - reached)
+    about = {name: [line for line in changed if line.startswith(_about(name))] for name in unused}
+    names = [name for name, lines in about.items() if lines]
+    if not names or len(changed) > sum(map(len, about.values())):
+        return ""
+    verb = "are" if len(names) > 1 else "is"
+    return (
+        f"{', '.join(names)} {verb} named by no setting of the servers that these rows use: the run "
+        f"goes on with a configuration, or a fleet, without {'them' if len(names) > 1 else 'it'}; or "
+    )
+
+
+def _about(server: str) -> tuple[str, ...]:
+    """Return the beginnings of the lines about a server, or about its code."""
+    return tuple(f"{part}.{server}{end}" for part in ("servers", "code") for end in ".:")
+
+
 def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
     """Return what makes the command the one that started the run `old`. `changed`: the lines about
     the differences.
@@ -125,7 +154,7 @@ def _verifies_otherwise(old: Manifest, new: Manifest, changed: Iterable[str]) ->
         if server.get("type") == ServerType.RESOURCES
         for name in reached_servers(semantics, [verifier])
     }
-    beginnings = tuple(f"{part}.{name}" for name in names for part in ("servers", "code"))
+    beginnings = tuple(itertools.chain.from_iterable(map(_about, names)))
     return any(line.startswith(beginnings) for line in changed)
 
 

@@ -96,6 +96,7 @@ from palestra.schema.packed import (
     is_compressed,
     open_packed,
 )
+from palestra.schema.placeholders import doubly_braced, is_literal
 from palestra.schema.problems import (
     RejectedField,
     in_short,
@@ -346,6 +347,7 @@ __all__ = [
     "completion_decoder",
     "decode_completion",
     "documented_answers",
+    "doubly_braced",
     "encodable",
     "encode_json",
     "failure_kind",
@@ -358,6 +360,7 @@ __all__ = [
     "infinite_component",
     "is_compressed",
     "is_infinite",
+    "is_literal",
     "is_models_own",
     "is_retriable",
     "is_tool_name",

@@ -18,7 +18,7 @@ REVERIFY: Final = "`palestra reverify --with-failures`"
 """The command when the run's own arguments are unknown. It is quoted, so that an error shows it in the
 words of the program that the user called."""
 FORCE: Final = "--force"
-"""The option of a command whose environments verify in their live session alone."""
+"""The option of a command that has an environment which verifies in its live session alone."""
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 _JUDGE: Final = "--judge"
@@ -31,7 +31,7 @@ class ReverifyCommand:
 
     text: str
     needs_session: bool = False
-    """Whether its environments verify in their live session alone, so that it has `FORCE`."""
+    """Whether one of its environments verifies in its live session alone, so that it has `FORCE`."""
     names_judge: bool = False
     """Whether an option of it names the judge's model."""
 

@@ -21,6 +21,7 @@ from palestra.server.author_calls import (
     is_by_author,
     is_servers_file,
 )
+from palestra.server.author_classes import app_from, making, refuse_unfinished
 from palestra.server.authors_errors import (
     ESCAPES,
     TIME_LIMIT,
@@ -189,6 +190,7 @@ __all__ = [
     "TurnsTaken",
     "TurnsWanted",
     "Verdict",
+    "app_from",
     "arguments_model",
     "ask_endpoint",
     "authors_line",
@@ -202,6 +204,7 @@ __all__ = [
     "error_text",
     "is_by_author",
     "is_servers_file",
+    "making",
     "message_events",
     "message_from_response",
     "named_text",
@@ -216,6 +219,7 @@ __all__ = [
     "read_only",
     "refuse_judge",
     "refuse_reward",
+    "refuse_unfinished",
     "rows_in",
     "server_class_of",
     "stops_this_task",

@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from types import UnionType
@@ -413,7 +413,7 @@ def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
 
 def with_faults(row: JsonDict, faults: Sequence[ToolFault]) -> JsonDict:
     """Return the verify response `row` with the list of tool calls that failed with a bug."""
-    return {**row, TOOL_FAILURES: [asdict(fault) for fault in faults]}
+    return {**row, TOOL_FAILURES: [fault.as_json() for fault in faults]}
 
 
 class ToolFailure(str):

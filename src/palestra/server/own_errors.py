@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from palestra.server.author_calls import is_authors_file, is_servers_file
-from palestra.server.authors_errors import error_text, raised_by_author
+from palestra.server.authors_errors import UnfitResult, error_text, raised_by_author
 
 logger = logging.getLogger("palestra.server")
 
@@ -55,6 +55,21 @@ def authors_line(error: BaseException) -> str:
         if is_authors_file(frame.filename):
             return f"{frame.filename}:{frame.lineno} in {frame.name}"
     return ""
+
+
+def faulty_line(error: BaseException) -> str:
+    """Return `FILE:LINE in FUNCTION` of what is wrong in a server's code, an author's or a shipped
+    one: where it raised `error`, or the function whose result cannot be sent. Empty without one.
+    """
+    if isinstance(error, UnfitResult):
+        return error.function
+    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    own_places = (
+        f"{frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in reversed(frames)
+        if is_servers_file(frame.filename)
+    )
+    return next(own_places, "")
 
 
 Report = Callable[[str, str, str, str], object]

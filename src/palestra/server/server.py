@@ -16,6 +16,7 @@ from palestra.config import ServerType
 from palestra.errors import CallError, CallEvidence, RejectedRows, RowError
 from palestra.schema import JsonDict, SchemaComponents, complete_document, rejected_fields
 from palestra.server.author_calls import AuthorMethod, is_by_author
+from palestra.server.author_classes import app_from
 from palestra.server.authors_errors import UnfitResult, error_text
 from palestra.server.boundary import Boundary, SessionCookie
 from palestra.server.direct import Direct
@@ -275,7 +276,7 @@ class Server(BaseModel):
 
     @cached_property
     def _palestra_app(self) -> ASGIApp:
-        app = self.setup_webserver()
+        app = app_from(self.setup_webserver)
         return Boundary(
             self.palestra_inner_app(app),
             server=self.name,

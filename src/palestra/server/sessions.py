@@ -8,10 +8,12 @@ comes back, its session is dropped after the rollout's deadline, and not before 
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, final
 
+from palestra.schema import JsonDict
 from palestra.server.authors_errors import text_of
+from palestra.server.own_errors import faulty_line
 from palestra.transport import current_call
 
 logger = logging.getLogger("palestra.server")
@@ -36,11 +38,18 @@ class ToolFault:
     tool: str
     type: str
     message: str
+    at: str = ""
+    """`FILE:LINE in FUNCTION` of the code that failed; empty when it is not known."""
 
     @classmethod
     def of(cls, path: str, error: BaseException) -> Self:
         """Return the fault of the tool at `path`, which raised `error`."""
-        return cls(path.removeprefix("/"), type(error).__name__, text_of(error)[:LONGEST_MESSAGE])
+        message = text_of(error)[:LONGEST_MESSAGE]
+        return cls(path.removeprefix("/"), type(error).__name__, message, faulty_line(error))
+
+    def as_json(self) -> JsonDict:
+        """Return an entry of a row's `TOOL_FAILURES`."""
+        return {name: value for name, value in asdict(self).items() if name != "at" or value}
 
 
 @dataclass(slots=True)

@@ -92,8 +92,8 @@ class VerifierOptions:
     names_judge: bool = False
     """Whether one of them names the judge's model."""
     needs_session: bool = False
-    """Whether the environments verify in their live session alone, so that the command needs an
-    option of its own.
+    """Whether an environment of the run verifies in its live session alone, so that the command
+    needs an option of its own.
     """
 
 

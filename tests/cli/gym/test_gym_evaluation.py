@@ -321,6 +321,23 @@ def test_new_rewards_are_appended_to_the_run(judged: World, fake: FakeEndpoint) 
     assert [row["_ng_task_index"] for row in judged.rows("rollouts.jsonl")] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("benchmarks:\n  - steps\n", "jobs.yaml:1: output_path"),
+        ("a: 1\nb: [\n", "jobs.yaml:3 cannot"),
+    ],
+)
+def test_a_file_of_benchmarks_that_is_wrong_is_refused_with_its_line(
+    world: World, text: str, place: str
+) -> None:
+    world.write("jobs.yaml", text)
+
+    done = gym(world, "eval", "submit", "-c", "jobs.yaml", "--dry-run")
+
+    assert place in done.out + done.err
+
+
 def test_a_run_is_submitted_per_benchmark(world: World, fake: FakeEndpoint) -> None:
     write_dataset(world)
     world.write(

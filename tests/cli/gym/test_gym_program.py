@@ -115,7 +115,7 @@ def test_a_resources_server_with_a_domain_that_is_none_is_refused(
 
     done = gym(world, *words, "--config", "c.yaml", world.head)
 
-    place = "c.yaml: s.resources_servers.mcqa.domain"
+    place = "c.yaml:1: s.resources_servers.mcqa.domain"
     assert (done.code, done.out) == (
         1,
         f"Error: {place}: 'maths' is not a domain; did you mean 'math'?\n",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.fleet.sockets import listen
+from palestra.fleet.sockets import listen, listen_at
 from palestra.responses_api_models.local_servers import (
     VLLMInstallation,
     serve_llama_cpp,
@@ -37,7 +37,7 @@ def test_vllm_is_not_started_at_a_port_that_is_taken(taken: int) -> None:
         async with serve_vllm(server, HttpClient(), report=lambda _: None, vllm=VLLM):
             pytest.fail("it was taken for ready")
 
-    with pytest.raises(ConfigError, match=f"port {taken} .* taken by process {os.getpid()} "):
+    with pytest.raises(ConfigError, match=f":{taken} .*: process {os.getpid()} "):
         asyncio.run(run())
 
 
@@ -51,7 +51,7 @@ def test_llama_cpp_is_not_started_at_a_port_that_is_taken(taken: int, tmp_path: 
         async with serve_llama_cpp(server, report=lambda _: None, ready_timeout_s=9):
             pytest.fail("it was taken for ready")
 
-    with pytest.raises(ConfigError, match=f"port {taken} .* taken by process"):
+    with pytest.raises(ConfigError, match=f":{taken} .*: process"):
         asyncio.run(run())
 
 
@@ -61,6 +61,14 @@ def test_a_port_that_nobody_has_is_taken_as_it_is() -> None:
 
     assert free_port(HOST, port) == port
     assert free_port(HOST, 0) > 0
+
+
+def test_the_hint_about_a_port_in_use_is_the_flag_of_the_command(taken: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        listen_at(HOST, taken)
+
+    assert "`--port 0`" in caught.value.hint
+    assert "head_server" not in caught.value.hint
 
 
 def test_a_host_that_is_none_of_ours_is_refused() -> None:

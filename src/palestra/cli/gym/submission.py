@@ -18,11 +18,11 @@ from palestra.cli.clustering.runs import submit as submit_rollouts
 from palestra.cli.console import say, warn_all
 from palestra.cli.gym.grammar import Invocation
 from palestra.cli.gym.selection import select
-from palestra.config import SearchPaths
+from palestra.config import SearchPaths, line_at, line_of_error
 from palestra.errors import ConfigError
 from palestra.programs import SELECTORS, command_words, typed_program
 from palestra.settings import InvalidSettings, config_list, datasets_of, existing_path, load
-from palestra.system import shown
+from palestra.system import file_and_line, shown
 
 SECTIONS: Final = ("services", "compute", "driver", "job")
 BENCHMARKS: Final = "benchmarks"
@@ -101,7 +101,10 @@ def read_submission(path: Path) -> SubmissionFile:
     """
     try:
         tree = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
+        where = file_and_line(path, line_of_error(error))
+        raise ConfigError(f"--config {where} cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
         raise ConfigError(f"--config {path} cannot be read: {error}") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: not a mapping")
@@ -112,7 +115,7 @@ def read_submission(path: Path) -> SubmissionFile:
     ]
     if missing:
         raise InvalidSettings(
-            f"{path}: {' and '.join(missing)}: is required",
+            f"{file_and_line(path, line_at(path, missing))}: {' and '.join(missing)}: is required",
             hint="benchmarks: [aime]; output_path: results; all other keys are options of "
             "`palestra cluster rollouts`",
         )

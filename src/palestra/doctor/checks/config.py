@@ -11,7 +11,7 @@ from palestra.config import InstanceConfig, ResolvedConfig, ServerType
 from palestra.doctor.checking import Looked
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding
-from palestra.doctor.quoting import quote_named, quote_place
+from palestra.doctor.quoting import quote_named, quote_places
 from palestra.doctor.tabled import tabled
 from palestra.errors import ConfigError, PalestraError
 from palestra.fleet import (
@@ -33,13 +33,16 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
     """Return a finding, with its config line, for each problem of a configuration that cannot be
     loaded.
     """
-    return tuple(
-        finding_of(
-            ConfigError(problem.message.split("\n")[0], hint=error.hint, cause=problem.cause),
-            evidence=quote_place(problem) or quote_named(problem.message, sources),
-        )
-        for problem in error.problems
+    errors = (
+        ConfigError(p.message.split("\n")[0], hint=error.hint, cause=p.cause, problems=(p,))
+        for p in error.problems
     )
+    return tuple(_with_lines(only, sources) for only in errors)
+
+
+def _with_lines(error: PalestraError, sources: Collection[Path]) -> Finding:
+    """Return the finding of an error with the lines of config files that have its problems."""
+    return finding_of(error, evidence=quote_places(error) or quote_named(error.message, sources))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def make_servers(config: ResolvedConfig) -> UnstartedServers:
 
 
 def _not_made(instance: InstanceConfig, config: ResolvedConfig, error: PalestraError) -> Finding:
-    finding = finding_of(error, evidence=quote_named(error.message, config.sources))
+    finding = _with_lines(error, config.sources)
     if instance.name in finding.symptom:
         return finding
     return replace(finding, symptom=f"{instance.name}: {finding.symptom}")

@@ -11,13 +11,14 @@ raised) are sent back to the model as the tool's output. They never end the roll
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from palestra.errors import DeadlineExceeded, KnownCause
 from palestra.schema import (
@@ -38,6 +39,10 @@ from palestra.schema import (
 from palestra.server import BoundAgent, BoundAgentConfig
 from palestra.transport import Peer
 
+logger: Final = logging.getLogger("palestra.server")
+MANY_TURNS: Final = 100
+"""So many model calls in one rollout without a limit are worth a warning."""
+_SET_A_LIMIT: Final = "set max_turns of the environment, or max_steps of the agent"
 _make_output = maker(FunctionCallOutput)
 _make_message = maker(Message)
 
@@ -72,6 +77,7 @@ class SimpleAgent(BoundAgent):
     """
 
     config: SimpleAgentConfig
+    _has_warned: bool = PrivateAttr(default=False)
 
     def respond(
         self, params: ResponseCreateParams, *, environment: Peer, model: Peer
@@ -104,7 +110,19 @@ class SimpleAgent(BoundAgent):
             reply=reply,
             max_turns=min(limits, default=None),
             independent_tool_calls=self.config.independent_tool_calls,
+            on_many_turns=self._warn,
         )
+
+    def _warn(self) -> None:
+        """Warn once of a rollout that may never end."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%s: a rollout has called the model %d times, and nothing limits it: %s",
+                self.name,
+                MANY_TURNS,
+                _SET_A_LIMIT,
+            )
 
 
 async def play_turns(
@@ -115,13 +133,14 @@ async def play_turns(
     reply: Reply | None = None,
     max_turns: int | None = None,
     independent_tool_calls: bool = False,
+    on_many_turns: Callable[[], object] | None = None,
 ) -> Response:
     """Run the loop, and return the last turn's response with the items and the usage of all turns.
 
-    Raises what the functions raise. A deadline that passes in a loop of quick turns is an error with
+    `on_many_turns`: is called after `MANY_TURNS` model calls where there is no `max_turns`. Raises what the functions raise. A deadline that passes in a loop of quick turns is an error with
     the number of turns, and not of the call that happened to be awaited.
     """
-    pace = _Pace()
+    pace = _Pace(on_many_turns=on_many_turns if max_turns is None else None)
     try:
         return await _turns(
             params, ask_model, call_tool, reply, max_turns, independent_tool_calls, pace
@@ -141,6 +160,13 @@ class _Pace:
     began_s: float = field(default_factory=time.monotonic)
     turn_began_s: float = field(default_factory=time.monotonic)
     longest_turn_s: float = 0.0
+    on_many_turns: Callable[[], object] | None = None
+
+    def end_call(self) -> None:
+        """Note that the model has answered."""
+        self.turns += 1
+        if self.turns == MANY_TURNS and self.on_many_turns is not None:
+            self.on_many_turns()
 
     def begin_turn(self) -> None:
         """Note that the turn before has ended."""
@@ -156,11 +182,10 @@ class _Pace:
 
     def deadline_passed(self, late: DeadlineExceeded, max_turns: int | None) -> DeadlineExceeded:
         """Return the error for the rollout. `late`: the error of the call that was awaited."""
-        limit = "set max_turns of the environment, or max_steps of the agent"
         return DeadlineExceeded(
             f"{self.turns} model calls and {self.tool_calls} tool calls were made in "
             f"{time.monotonic() - self.began_s:.0f} s; the rollout was still going at its deadline",
-            hint=f"{limit if max_turns is None else 'lower max_turns'}, or raise rollout_timeout",
+            hint=f"{_SET_A_LIMIT if max_turns is None else 'lower max_turns'}, or raise rollout_timeout",
             evidence=late.evidence,
             cause=KnownCause.STILL_GOING,
         )
@@ -181,7 +206,7 @@ async def _turns(
     while True:
         pace.begin_turn()
         turn = await ask_model(request)
-        pace.turns += 1
+        pace.end_call()
         usage = add_usage(usage, turn.usage)
         trajectory.extend(turn.output)
         calls = [item for item in turn.output if isinstance(item, FunctionCall)]

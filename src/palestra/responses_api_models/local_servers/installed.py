@@ -1,7 +1,6 @@
 """Find an installed vLLM, without importing it, and find out what its build needs; check ports."""
 
 import contextlib
-import errno
 import json
 import os
 import sys
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.errors import ConfigError, RunFailed
-from palestra.fleet import holder_of, holders_of, listen
+from palestra.fleet import holder_of, holders_of, listen_at
 from palestra.responses_api_models.local_model.weights import models_folder
 from palestra.system import run
 
@@ -21,17 +20,8 @@ def free_port(host: str, port: int) -> int:
     Raises ConfigError: another process uses the port (the error names it), or `host` is not an
     address of this machine.
     """
-    try:
-        with contextlib.closing(listen(host, port)) as bound:
-            return int(bound.getsockname()[1])
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        holder = holder_of(port)
-        raise ConfigError(
-            f"port {port} of {host} is taken{holder and f' by {holder}'}",
-            hint="stop that process, or choose another --port; 0 takes a free port",
-        ) from error
+    with contextlib.closing(listen_at(host, port)) as bound:
+        return int(bound.getsockname()[1])
 
 
 def require_own(port: int, group: int, *, name: str) -> None:

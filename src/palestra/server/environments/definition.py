@@ -41,7 +41,7 @@ from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
 from palestra.server.environments.records import RowPlaces, plain_row, rows_of
-from palestra.server.environments.returned_values import returns_only_numbers
+from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.shadowed_fields import shadowed_fields
@@ -208,7 +208,7 @@ class EnvironmentDefinition:
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each tool without a docstring, or with a name that some providers
-        refuse.
+        refuse, and for conversations without an end.
         """
         undescribed = (
             f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
@@ -221,7 +221,20 @@ class EnvironmentDefinition:
             for name, function in self.tools.items()
             if not is_tool_name(name)
         )
-        return (*undescribed, *refused)
+        return (*undescribed, *refused, *self._endless())
+
+    def _endless(self) -> Iterator[str]:
+        """Yield a sentence when neither `reply` nor a limit ends a conversation."""
+        if (
+            self.takes_turns
+            and self.cls.max_turns is None
+            and always_returns_text(self.plain(REPLY), self._code(REPLY))
+        ):
+            yield (
+                f"{self._code(REPLY).place}reply never returns None, and there is no max_turns: a "
+                "conversation goes on until the model's context or the rollout's time is used up; "
+                "write max_turns = 5, or return None when it shall end"
+            )
 
     def _unasked(self, rows: Sequence[JsonObject], row_places: RowPlaces) -> Iterator[str]:
         """Yield a sentence for each template that says None in some rows, and for an empty prompt."""
@@ -237,6 +250,11 @@ class EnvironmentDefinition:
             yield (
                 f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
                 "a text there, or leave these rows out"
+            )
+        if prompt is not None and len(rows) > 1 and self._asks_alike:
+            yield (
+                f"{prompt.name} names no field of the rows, such as {{question}}: every row is asked "
+                "the same"
             )
 
     def _shadowed(self, rows: Iterable[JsonObject]) -> Iterator[str]:
@@ -398,6 +416,11 @@ class EnvironmentDefinition:
                 f"{self.name} has no prompt, and {row_places.of(lacking[0])} has no {CREATE_PARAMS}.input",
                 hint='prompt = "{question}", or write messages(self, task)',
             )
+
+    @property
+    def _asks_alike(self) -> bool:
+        """Whether nothing that the model gets depends on the row."""
+        return not (self.has_state or any(template.fields() for template in self._templates))
 
     @property
     def _has_prompt(self) -> bool:

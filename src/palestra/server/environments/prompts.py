@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
-from palestra.schema import JsonDict, encode_json
+from palestra.schema import JsonDict, doubly_braced, encode_json, is_literal
 from palestra.server.environments.records import RowPlaces
 
 MOST_NAMED: Final = 10
@@ -33,6 +33,8 @@ class Template:
         """
         names = self.fields()
         row_fields = frozenset[str]().union(*rows)
+        if not names and (literal := doubly_braced(self.text, row_fields)):
+            raise InputDataError(f"{self.name} has no field: {is_literal(literal[0])}")
         unknown = [name for name in names if name not in row_fields]
         if unknown and rows:
             odd = any(not name.isidentifier() for name in unknown)

@@ -1,4 +1,4 @@
-"""Whether an author's `verify` returns nothing but numbers, by its code."""
+"""What an author's methods return, by their code: nothing but numbers, or always a text."""
 
 import ast
 from collections.abc import Iterator
@@ -24,6 +24,30 @@ def returns_only_numbers(function: Any, code: AuthorCode) -> bool:
         return True
     values = [_is_number(node) for node in _returned(code)]
     return bool(values) and all(values)
+
+
+def always_returns_text(function: Any, code: AuthorCode) -> bool:
+    """Whether it is certain that each call of `function` that ends returns a text, and never None.
+
+    It is never certain for a decorated function: its decorator may return something else.
+    """
+    if hasattr(function, "__wrapped__") or code.tree is None:
+        return False
+    body = code.tree.body
+    ends_so = not isinstance(body, list) or isinstance(body[-1], ast.Return)
+    return ends_so and all(map(_is_text, _returned(code)))
+
+
+def _is_text(node: ast.expr | None) -> bool:
+    match node:
+        case ast.JoinedStr() | ast.Constant(value=str()):
+            return True
+        case ast.BinOp(left=left, right=right, op=ast.Add()):
+            return _is_text(left) or _is_text(right)
+        case ast.IfExp(body=body, orelse=other):
+            return _is_text(body) and _is_text(other)
+        case _:
+            return False
 
 
 def _returned(code: AuthorCode) -> Iterator[ast.expr | None]:

@@ -47,6 +47,7 @@ from palestra.training.service.wire import (
     ServiceStatus,
     WeightVersion,
 )
+from palestra.training.service.wrong_bodies import wrong_body
 
 TOKEN_VARIABLE: Final = "PALESTRA_ROLLOUTS_TOKEN"  # noqa: S105 - a name
 LEASE_S: Final = 300.0
@@ -290,7 +291,7 @@ class RolloutService:
         try:
             return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
-            raise InputDataError(f"the body is no {kind.__name__}: {error}") from None
+            raise wrong_body(text, kind, error) from None
 
 
 async def _no_operation(request: Request, error: Exception) -> Response:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from palestra.errors import ConfigError, RunFailed
-from palestra.fleet import holder_of, listen, serving
+from palestra.errors import RunFailed
+from palestra.fleet import listen_at, serving
 from palestra.training.contract import RolloutSource
 from palestra.training.service.app import RolloutService, service_token
 
@@ -29,13 +29,7 @@ async def serve_rollouts(
     RunFailed: no rollout can come back any more.
     """
     token = service_token(host)
-    try:
-        sock = listen(host, port)
-    except OSError as error:
-        holder = holder_of(port)
-        holder_text = f": {holder} uses it" if holder else ""
-        raise ConfigError(f"cannot listen on {host}:{port} ({error}){holder_text}") from error
-    with sock:
+    with listen_at(host, port) as sock:
         async with source:
             service = RolloutService(source, token=token, lease_s=lease_s)
             # The service ends first: streams that wait are told why, before the socket closes.
