@@ -65,8 +65,9 @@ OTHER_PROGRAMS = (
 """What only the other programs print, in their own words."""
 NO_HINTS = ("causes/signatures.py", "cli/completing.py")
 """The text of a document, and scripts for shells."""
-ONLY_WITH_THE_FLAG = {"--no-serve", "--record"}
-"""The flags in messages that nobody reads who did not type the flag."""
+ONLY_WITH_THE_FLAG = {"--no-serve", "--record", "--host", "--port"}
+"""The flags in messages that nobody reads who did not type the flag, or a command that only `palestra`
+has."""
 PLACEHOLDERS = ("key", "name")
 
 
