@@ -14,6 +14,7 @@ from typing import Final, final
 
 from palestra.server.author_calls import is_authors_file, is_servers_file
 from palestra.server.authors_errors import error_text, raised_by_author
+from palestra.system import file_and_line
 
 logger = logging.getLogger("palestra.server")
 
@@ -50,11 +51,21 @@ def authors_line(error: BaseException) -> str:
 
     For a TimeoutError of `asyncio.timeout` it is where the code waited when the time was over.
     """
+    frame = _authors_frame(error)
+    return "" if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+def raising_place(error: BaseException) -> str:
+    """Return `FILE:LINE: ` of the innermost frame in an author's file, for the beginning of a message;
+    empty without one.
+    """
+    frame = _authors_frame(error)
+    return "" if frame is None else f"{file_and_line(Path(frame.filename), frame.lineno)}: "
+
+
+def _authors_frame(error: BaseException) -> traceback.FrameSummary | None:
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    for frame in reversed(frames):
-        if is_authors_file(frame.filename):
-            return f"{frame.filename}:{frame.lineno} in {frame.name}"
-    return ""
+    return next((frame for frame in reversed(frames) if is_authors_file(frame.filename)), None)
 
 
 Report = Callable[[str, str, str, str], object]
