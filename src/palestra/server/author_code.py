@@ -76,6 +76,12 @@ def place_of(subject: Any) -> str:
     return f"{file_and_line(Path(code.co_filename), code.co_firstlineno)}: "
 
 
+def function_and_line(function: Any) -> str:
+    """Return `FILE:LINE in NAME`, where a function begins; empty when it has no code."""
+    code = code_of(function)
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
+
+
 def calling_place() -> str:
     """Return `FILE:LINE` of the code that called the function that calls this one."""
     frame = sys._getframe(2)  # noqa: SLF001  # there is no public name for it

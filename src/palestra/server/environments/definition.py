@@ -43,6 +43,7 @@ from palestra.server.environments.prompts import Template, checked_messages
 from palestra.server.environments.records import RowPlaces, plain_row, rows_of
 from palestra.server.environments.returned_values import returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
+from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
@@ -470,7 +471,8 @@ class EnvironmentDefinition:
         environment = self.made(RolloutServices(task=task))
         arguments = self.parameters(name).filled({**row, TASK: task})
         try:
-            return getattr(environment, name)(**arguments)
+            with explained_fields(environment, row, method=name):
+                return getattr(environment, name)(**arguments)
         except Exception as error:
             raise InputDataError(
                 f"{raising_place(error)}{name} of {self.name} raised {type(error).__name__} for {where}: "
