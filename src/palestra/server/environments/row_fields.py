@@ -19,7 +19,7 @@ def explained_fields(
     try:
         yield
     except AttributeError as error:
-        if error.obj is environment and error.name in row:
+        if error.obj is environment and error.name is not None and error.name in row:
             error.args = (f"{error}{_how_to_read(error.name, method)}",)
         raise
 
