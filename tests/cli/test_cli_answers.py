@@ -170,7 +170,7 @@ def test_an_environment_without_rows_is_named_by_its_file(world: World, fake: Fa
 
     refused = world.run("palestra", *evaluated(fake)).refused()
 
-    assert "my_env.py has no rows" in refused
+    assert re.search(r"my_env\.py:\d+: my_env has no rows", refused)
 
 
 def test_a_limit_of_no_tasks_runs_none_and_ends_well(world: World, fake: FakeEndpoint) -> None:

@@ -214,3 +214,12 @@ def test_a_component_above_one_needs_rules_of_rewards(
 
     assert (done.code == 0) is passes, done.out
     assert ("got 2, which is not from 0 to 1" in done.out) is not passes
+
+
+@pytest.mark.parametrize("command", ["test", "init --from", "init shop --from"])
+def test_a_misspelt_file_is_answered_with_the_nearest(world: World, command: str) -> None:
+    world.write("slow.py", "")
+
+    refused = world.run("palestra", *command.split(), "slwo.py").refused()
+
+    assert "did you mean slow.py?" in refused

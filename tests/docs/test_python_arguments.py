@@ -12,7 +12,7 @@ from documents import REPOSITORY
 
 import palestra
 from palestra.cli.main import app
-from palestra.errors import ConfigError, UnknownArgument
+from palestra.errors import ConfigError, UnknownArgument, UnusableCall
 
 COMMANDS = {
     "evaluate": "eval",
@@ -93,3 +93,49 @@ def test_the_message_about_a_value_of_another_type_is_the_one_that_is_printed() 
         palestra.evaluate("absent.py", **{quoted[1]: float(quoted[2])})
 
     assert caught.value.message == f"{quoted[1]}={quoted[2]} {quoted[3]}"
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "advice"),
+    [
+        ("evaluate", "max_tokens", "sampling={'max_output_tokens': …}"),
+        ("evaluate", "max_output_tokens", "sampling={'max_output_tokens': …}"),
+        ("collect", "temperature", "sampling={'temperature': …}"),
+        ("aevaluate", "api_key", "palestra.Model(NAME, api_key=…"),
+        ("evaluate", "n", "'repeats'"),
+        ("evaluate", "epochs", "'repeats'"),
+        ("evaluate", "input", "'data'"),
+        ("evaluate", "models", "'model'"),
+        ("evaluate", "max_connections", "'concurrency'"),
+        ("Run.profile", "by", "'group_by'"),
+        ("Model", "apikey", "'api_key'"),
+        ("runs", "dir", "runs has no argument 'dir'"),
+    ],
+)
+def test_an_argument_as_other_products_call_it_is_answered_with_ours(
+    function: str, name: str, advice: str
+) -> None:
+    with pytest.raises(UnknownArgument) as caught:
+        asyncio.run(attrgetter(function)(palestra)(**{name: 1}))
+
+    assert advice in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [("compare", 1), ("compare", 9), ("open_run", 0), ("evaluate", 0), ("Model", 0), ("Model", 9)],
+)
+def test_a_call_with_too_few_or_too_many_arguments_is_refused(
+    function: str, arguments: int
+) -> None:
+    with pytest.raises(UnusableCall, match=f"^{function}: ") as caught:
+        attrgetter(function)(palestra)(*["local"] * arguments)
+
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_model_of_a_provider_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'openai'") as caught:
+        palestra.Model("openia:gpt")
+
+    assert caught.value.message.startswith("name 'openia:gpt'")

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from palestra import Environment, RewardRules, environment
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, InputDataError
+from palestra.fleet import load_environment
 from palestra.server import EnvironmentDefinition
 
 ROWS = [{"question": "2 + 2 = ?", "expected": "4"}]
@@ -40,7 +41,7 @@ def refused(subject: Any) -> ConfigError:
 def test_a_template_that_is_no_text_is_refused(attribute: str, value: Any, kind: str) -> None:
     error = refused(with_attributes(**{attribute: value}))
 
-    assert error.message.startswith(f"sums: {attribute} must be a text, not {kind}")
+    assert f"sums: {attribute} must be a text, not {kind}" in error.message
 
 
 @pytest.mark.parametrize(
@@ -105,3 +106,145 @@ def test_reward_rules_of_the_function_form_are_not_dropped() -> None:
         return bool(answer)
 
     assert "reward_rules must be RewardRules" in refused(verify).message
+
+
+def in_file(
+    tmp_path: Path, body: str, *, data: str = 'data = [{"question": "2", "target": "4"}]'
+) -> Path:
+    """A file with a class whose third line is `data` and whose fourth line begins `body`."""
+    path = tmp_path / "sums.py"
+    path.write_text(
+        f"from palestra import Environment\nclass Sums(Environment):\n    {data}\n{body}"
+    )
+    return path
+
+
+VERIFY = "    def verify(self, answer): return answer == '4'\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'    prompt = "{{qestion}}"\n{VERIFY}',
+        f'    prompt = "{{}}"\n{VERIFY}',
+        f"    prompt = 5\n{VERIFY}",
+        f'    max_turns = 0\n    prompt = "{{question}}"\n{VERIFY}',
+        f'    weights = {{"correct": 1}}\n{VERIFY}',
+        f"    weights = 3\n{VERIFY}",
+        f'    gold = "{{taget}}"\n    prompt = "{{question}}"\n{VERIFY}',
+        f"    reward_rules = {{}}\n{VERIFY}",
+        f"    isolated = 1\n{VERIFY}",
+        f"    max_turn = 3\n{VERIFY}",
+        f"    rubric = 3\n{VERIFY}",
+        "    def verify(self, answer, tagret): return 1.0\n",
+        f"    def start(self, tsk): self.x = 1\n{VERIFY}",
+        f"    def messages(self, task): return task['nope']\n{VERIFY}",
+        f"    def messages(self, task): return 'hello'\n{VERIFY}",
+    ],
+)
+def test_an_error_of_a_class_begins_with_the_line_of_what_is_wrong(
+    tmp_path: Path, body: str
+) -> None:
+    path = in_file(tmp_path, body)
+
+    with pytest.raises((ConfigError, InputDataError)) as raised:
+        list(load_environment(path).rows())
+
+    assert raised.value.message.startswith(f"{path}:4: ")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        'dataset = [{"question": "2"}]',
+        "data = 5",
+        "data = [5]",
+        'data = [{"x": {1}}]',
+        'data = "no.csv"',
+    ],
+)
+def test_an_error_of_data_begins_with_its_line(tmp_path: Path, data: str) -> None:
+    path = in_file(tmp_path, f'    prompt = "2 + 2"\n{VERIFY}', data=data)
+
+    with pytest.raises((ConfigError, InputDataError)) as raised:
+        list(load_environment(path).rows())
+
+    assert raised.value.message.startswith(f"{path}:3: ")
+
+
+def test_an_error_of_a_class_without_verify_begins_with_the_line_of_the_class(
+    tmp_path: Path,
+) -> None:
+    path = in_file(tmp_path, '    prompt = "2 + 2"\n')
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path)
+
+    assert raised.value.message.startswith(f"{path}:2: ")
+
+
+def test_an_error_of_an_inherited_attribute_begins_with_its_line_in_the_base(
+    tmp_path: Path,
+) -> None:
+    path = in_file(tmp_path, f"    max_turns = 0\n{VERIFY}class More(Sums):\n    prompt = '2'\n")
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path, "More")
+
+    assert raised.value.message.startswith(f"{path}:4: ")
+
+
+def test_a_variable_of_a_method_is_not_taken_for_the_attribute(tmp_path: Path) -> None:
+    body = "    def start(self):\n        max_turns = 4\n    max_turns = 0\n"
+    path = in_file(tmp_path, body + VERIFY)
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path)
+
+    assert raised.value.message.startswith(f"{path}:6: ")
+
+
+@pytest.mark.parametrize(
+    ("argument", "parameters", "line"),
+    [
+        ('prompt="{qestion}"', "answer", 4),
+        ('gold="{taget}"', "answer", 4),
+        ('weights={"correct": 1}', "answer", 4),
+        ('prompt="{question}"', "answer, tagret", 2),
+    ],
+)
+def test_an_error_of_a_decorated_function_begins_with_the_line_of_its_argument(
+    tmp_path: Path, argument: str, parameters: str, line: int
+) -> None:
+    path = tmp_path / "sums.py"
+    path.write_text(
+        'from palestra import environment\n@environment(\n    data=[{"question": "2"}],\n'
+        f"    {argument},\n)\ndef verify({parameters}): return answer == '4'\n"
+    )
+
+    with pytest.raises((ConfigError, InputDataError)) as raised:
+        list(load_environment(path).rows())
+
+    assert raised.value.message.startswith(f"{path}:{line}: ")
+
+
+def test_the_advice_for_a_file_with_two_environments_keeps_its_folder(tmp_path: Path) -> None:
+    path = in_file(tmp_path, f"{VERIFY}class More(Environment):\n    prompt = '2'\n{VERIFY}")
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path)
+
+    assert raised.value.hint == f"name one of them: {path}:Sums"
+
+
+@pytest.mark.parametrize(
+    "line", ["import palestra.nope", "import sumpy_", "from palestra import Enviroment"]
+)
+def test_an_error_of_an_import_has_its_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "sums.py"
+    path.write_text(f"import json\n{line}\n")
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path)
+
+    assert raised.value.message.startswith(f"{path}:2 ")

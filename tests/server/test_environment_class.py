@@ -19,7 +19,7 @@ import pytest
 from author_servers import TASK, ask, error_of, nobody, server_of, turn
 from packers import zstd
 from palestra import Environment, ToolError, call, environment, tool
-from palestra.errors import ConfigError, InputDataError, RowIdentity
+from palestra.errors import CallError, ConfigError, InputDataError, RowIdentity
 from palestra.fleet import load_module
 from palestra.schema import FunctionCall, OutputMessage
 from palestra.server import EnvironmentConfig, EnvironmentDefinition, server_class_of
@@ -607,7 +607,7 @@ def test_an_error_of_start_names_start() -> None:
 def test_a_reply_that_is_no_text_is_an_error_of_reply(returned: Any) -> None:
     cls = with_verify(lambda self: 1.0, reply=lambda self: returned)
 
-    with pytest.raises(Exception, match=r"\(reply\) raised TypeError: reply returned"):
+    with pytest.raises(Exception, match=r"\(reply\) returned"):
         asyncio.run(in_a_session(cls, ("/step", turn("?"))))
 
 
@@ -775,3 +775,42 @@ def test_a_row_may_lack_a_component_that_has_a_weight(
 ) -> None:
     body = rewarded(with_verify(lambda self: components, weights=weights))
     assert body["reward_components"] == components
+
+
+def test_a_reply_that_is_no_text_has_the_line_of_reply() -> None:
+    def reply(self: Any) -> bool:
+        return True
+
+    cls = with_verify(lambda self: 1.0, reply=reply)
+
+    with pytest.raises(CallError) as raised:
+        asyncio.run(in_a_session(cls, ("/step", turn("?"))))
+
+    line = reply.__code__.co_firstlineno
+    assert raised.value.evidence.traceback == f"{__file__}:{line} in reply"
+
+
+@pytest.mark.parametrize(
+    ("field", "cure"),
+    [
+        ("answer", 'self.task["answer"]'),
+        ("wanted", 'self.task["wanted"], or a parameter wanted of start'),
+    ],
+)
+def test_a_field_that_is_looked_for_on_the_object_is_said_to_be_in_the_task(
+    field: str, cure: str
+) -> None:
+    cls = with_verify(lambda self: 1.0, start=lambda self: getattr(self, field))
+    row = {**TASK, "answer": "4", "wanted": "4"}
+
+    reply = ask(server_of(server_class_of(defined(cls))), "/seed_session", row)
+
+    assert error_of(reply)["message"].endswith(f"the field of the row is {cure}")
+
+
+def test_an_attribute_that_is_no_field_gets_no_such_advice() -> None:
+    cls = with_verify(lambda self: 1.0, start=lambda self: self.nope)
+
+    reply = ask(server_of(server_class_of(defined(cls))), "/seed_session", TASK)
+
+    assert error_of(reply)["message"].endswith("has no attribute 'nope'")

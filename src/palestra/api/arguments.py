@@ -27,12 +27,13 @@ from palestra.errors import (
     ConfigError,
     PalestraError,
     UnknownArgument,
+    UnusableCall,
     excerpt,
     reword,
 )
 from palestra.programs import argument_of, hint_with_arguments, with_arguments
 from palestra.server import table_rows
-from palestra.settings import HOW_TO_GIVE, InvalidSettings
+from palestra.settings import HOW_TO_GIVE, InvalidSettings, parameter_meant
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +62,36 @@ _WORDS: Final[Mapping[Any, str]] = {
     Mapping: "a mapping, such as {'name': value}",
 }
 """What a value of a type is, for users."""
+_OUR_ARGUMENTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("by", "group", "groupby"), "group_by"),
+    **dict.fromkeys(
+        ("n", "epochs", "num_rollouts", "num_samples", "rollouts_per_example", "num_repeats"),
+        "repeats",
+    ),
+    **dict.fromkeys(("num_examples", "max_samples", "max_examples", "samples"), "limit"),
+    **dict.fromkeys(("max_concurrent", "max_connections", "num_workers", "workers"), "concurrency"),
+    **dict.fromkeys(("env", "env_id", "task", "tasks"), "environment"),
+    **dict.fromkeys(("dataset", "input", "rows"), "data"),
+    **dict.fromkeys(("env_args", "task_args"), "settings"),
+    **dict.fromkeys(("generate_config", "sampling_args", "sampling_params"), "sampling"),
+    **dict.fromkeys(("log_dir", "output_dir", "results_path", "save_to"), "output"),
+    **dict.fromkeys(("timeout", "time_limit", "timeout_s"), "rollout_timeout_s"),
+    **dict.fromkeys(("max_retries", "retries", "retry_on_error"), "max_attempts"),
+    **dict.fromkeys(("grader", "judge_model"), "judge"),
+    **dict.fromkeys(("verbose", "display"), "progress"),
+    **dict.fromkeys(("force", "replace"), "overwrite"),
+    **dict.fromkeys(("baseline",), "a"),
+    **dict.fromkeys(("candidate",), "b"),
+    "key": "api_key",
+    "metric": "metrics",
+    "models": "model",
+    "query": "filter",
+}
+"""Our names of arguments, by what Inspect, verifiers, pandas and clients of OpenAI call them."""
+_OF_A_MODEL: Final = frozenset(
+    {"api_key", "base_url", "extra_body", "model_args", "model_base_url"}
+)
+"""What other products pass to an evaluation, and we to its `Model`."""
 _LISTS: Final = (Sequence, Iterable)
 """The generic types for which a list is a value."""
 _Misfit = tuple[str, Any, str]
@@ -73,16 +104,17 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
     It raises UnknownArgument instead of Python's TypeError for a name that it lacks, and ConfigError
     for a value that its type hints do not allow. Numbers of NumPy become Python's.
     """
-    names = list(inspect.signature(function).parameters)
+    signature = inspect.signature(function)
+    names = list(signature.parameters)
     hints = functools.cache(lambda: type_hints(function, include_extras=True))
 
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        _refuse_unknown(function.__name__, names, kwargs)
+        _refuse_unknown(_public_name(function), names, kwargs)
+        _refuse_missing(_public_name(function), signature, args, kwargs)
         # What a method returns may be known to type checkers alone.
         types = hints() if kwargs or args[names[:1] == ["self"] :] else {}
         values = [_checked(name, value, types) for name, value in zip(names, args, strict=False)]
-        values += args[len(names) :]  # Python itself refuses them
         return values, {name: _checked(name, value, types) for name, value in kwargs.items()}
 
     @functools.wraps(function)
@@ -108,15 +140,22 @@ def checks_names(function: Callable[P, T]) -> Callable[P, T]:
     it lacks. For one that passes its arguments on to a function that checks their values: to check
     all rows of a dataset takes time.
     """
-    names = list(inspect.signature(function).parameters)
+    signature = inspect.signature(function)
+    names = list(signature.parameters)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         __tracebackhide__ = True
-        _refuse_unknown(function.__name__, names, kwargs)
+        _refuse_unknown(_public_name(function), names, kwargs)
+        _refuse_missing(_public_name(function), signature, args, kwargs)
         return function(*args, **kwargs)
 
     return checked
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    """Return what users call a function: `palestra.runs` is `list_runs` in the package."""
+    return function.__name__.removeprefix("list_")
 
 
 def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterable[str]) -> None:
@@ -126,10 +165,47 @@ def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterabl
     for name in arguments:
         if name not in keywords:
             raise UnknownArgument(
-                f"{function_name} has no argument {name!r}{did_you_mean(name, keywords)}",
+                f"{function_name} has no argument {name!r}{_advice(name, keywords)}",
                 argument=name,
                 hint=f"its arguments: {', '.join(keywords)}",
             )
+
+
+def _advice(name: str, keywords: Sequence[str]) -> str:
+    """Return what to write instead of an argument that a function lacks; empty when that is not
+    known.
+    """
+    if (our_name := _OUR_ARGUMENTS.get(name)) in keywords:
+        return f"; did you mean {our_name!r}?"
+    if "sampling" in keywords and (parameter := parameter_meant(name)):
+        return f"; write sampling={{{parameter!r}: …}}"
+    if "model" in keywords and name in _OF_A_MODEL:
+        return "; write it into model=palestra.Model(NAME, api_key=…, settings={…})"
+    return did_you_mean(name, keywords)
+
+
+def _refuse_missing(
+    function_name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Iterable[str]
+) -> None:
+    """Raise ConfigError: an argument without a default is absent, is passed twice, or there are more
+    than the function takes by position.
+    """
+    __tracebackhide__ = True
+    try:
+        signature.bind(*args, **dict.fromkeys(kwargs))
+    except TypeError as error:
+        names = [str(parameter) for parameter in signature.parameters if parameter != "self"]
+        raise UnusableCall(
+            f"{function_name}: {error}", hint=f"its arguments: {', '.join(names)}"
+        ) from None
+
+
+def checks_construction(cls: type[T]) -> type[T]:
+    """Return a dataclass whose objects are made with the checks of `checks_names`."""
+    init = cls.__init__
+    init.__name__ = cls.__name__  # as messages call it
+    setattr(cls, "__init__", checks_names(init))  # noqa: B010  # a method, for type checkers
+    return cls
 
 
 def python_function(function: Callable[P, T]) -> Callable[P, T]:

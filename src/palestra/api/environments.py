@@ -32,7 +32,7 @@ from palestra.conformance import (
     load_cases,
 )
 from palestra.errors import ConfigError, InputDataError
-from palestra.fleet import start_timeout_of
+from palestra.fleet import FileRows, start_timeout_of
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, Response, read_jsonl
 from palestra.settings import EvalArgs, existing_path, existing_paths, load
 from palestra.system import shown
@@ -311,8 +311,14 @@ def _file_target(
         raise ConfigError(f"{path} does not exist" + (f"; did you mean {near!r}?" if near else ""))
     data = None if args.input is None else existing_paths(args.input)
     tree, rows = file_environment(source_file, overrides, report, data=data)
-    empty = "" if rows.rows else f"{args.input or path} has no rows"
+    empty = "" if rows.rows else _no_rows(args, path, rows)
     return EvaluationTarget(path.stem, extra=tree, rows=iter(rows.rows), empty=empty)
+
+
+def _no_rows(args: EvalArgs, path: Path, rows: FileRows) -> str:
+    if args.input or not rows.data_place:
+        return f"{args.input or path} has no rows"
+    return f"{rows.data_place}{rows.name} has no rows"
 
 
 def _row_maker(name: str) -> ModuleType | None:

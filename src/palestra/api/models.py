@@ -210,6 +210,14 @@ def _model_settings(text: str, context: ModelContext) -> JsonDict:
     return _settings_of(text, parsed, provider, context)
 
 
+def refuse_unknown_provider(text: str) -> None:
+    """Raise ConfigError: the model `text` of a `palestra.Model` has a provider that does not exist."""
+    context = ModelContext(option="name")
+    providers = context.providers()
+    if ":" in text and ModelName.parse(text).provider not in providers:
+        raise _unknown(text, providers, context)
+
+
 def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext) -> ConfigError:
     """Return the error for a name that is neither of a provider nor of an instance."""
     option, (name, colon, _) = context.option, text.partition(":")

@@ -15,6 +15,7 @@ from palestra.api.arguments import (
     Above,
     AtLeast,
     check_fields,
+    checks_construction,
     checks_names,
     python_function,
 )
@@ -27,7 +28,7 @@ from palestra.api.environment_objects import (
 )
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
 from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, Tell, find
-from palestra.api.models import ModelContext, model_config
+from palestra.api.models import ModelContext, model_config, refuse_unknown_provider
 from palestra.api.progress_lines import ProgressLine, is_watched
 from palestra.api.results import Run, open_run
 from palestra.api.runs import profile
@@ -49,6 +50,7 @@ Rows = Path | str | Sequence[Annotated[JsonObject, "a mapping of a row's fields"
 """Task rows: the path of a file, or the rows."""
 
 
+@checks_construction
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model, with a key and settings that its name cannot carry.
@@ -63,6 +65,7 @@ class Model:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        refuse_unknown_provider(self.name)
 
 
 @checks_names

@@ -18,6 +18,7 @@ from palestra.config import (
     SERVER_TREES,
     NamedFile,
     ServerType,
+    did_you_mean_path,
     extra_roots,
     load_config,
     nearest,
@@ -226,7 +227,9 @@ def _test_subject(name: str) -> NamedFile | Path:
     if file is None:
         return server_folder(name)
     if not existing_path(file.path).is_file():
-        raise ConfigError(f"{file.path} does not exist")
+        raise ConfigError(
+            f"{file.path} does not exist{did_you_mean_path(existing_path(file.path))}"
+        )
     return file
 
 

@@ -15,7 +15,7 @@ from palestra.authoring import (
 )
 from palestra.cli.authoring import entrypoint_of, record
 from palestra.cli.console import notice, say
-from palestra.config import PACKAGE_ROOT, NamedFile
+from palestra.config import PACKAGE_ROOT, NamedFile, did_you_mean_path
 from palestra.errors import ConfigError
 from palestra.fleet import requirements_of, start_timeout_of, unsatisfied
 from palestra.programs import command_words, has_flags, typed_program
@@ -68,11 +68,15 @@ def _refuse_unused(args: InitArgs) -> None:
                 raise ConfigError(f"--template does nothing with {option}: use one of them")
 
 
+def _near(source_file: NamedFile | None) -> str:
+    return "" if source_file is None else did_you_mean_path(existing_path(source_file.path))
+
+
 def _from_file(source: str, args: InitArgs) -> int:
     """Make a folder of an environment in one file, with recorded examples where it has a gold."""
     source_file = NamedFile.parse(source)
     if source_file is None or not existing_path(source_file.path).is_file():
-        raise ConfigError(f"--from {source}: there is no such Python file")
+        raise ConfigError(f"--from {source}: there is no such Python file{_near(source_file)}")
     where = args.name or Path(source_file.path).stem
     if not args.shadow:
         _refuse_built_in(PurePath(where).name)

@@ -66,6 +66,7 @@ from palestra.errors.tree import (
     RunFailed,
     ServerDied,
     UnknownArgument,
+    UnusableCall,
     VerifierError,
     WrongSetting,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "RunFailed",
     "ServerDied",
     "UnknownArgument",
+    "UnusableCall",
     "VerifierError",
     "WrongSetting",
     "add_hop",

@@ -135,6 +135,10 @@ class UnknownArgument(ConfigError, TypeError):
         self.argument = argument
 
 
+class UnusableCall(ConfigError, TypeError):
+    """A Python function was called without an argument that it needs, or with too many."""
+
+
 class InputDataError(BadInput):
     """A file of rows or an output location is wrong."""
 

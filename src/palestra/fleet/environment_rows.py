@@ -74,6 +74,8 @@ class FileRows:
     """The first line of the class's docstring."""
     data_path: str = ""
     """The path or the name of its data, as it is written; empty for data of another kind."""
+    data_place: str = ""
+    """`FILE:LINE: `, where its `data` is set; without `data`, where the class begins."""
     has_gold: bool = False
     """Whether the class knows right answers."""
     warnings: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def _contents(request: RowRequest) -> FileRows:
         settings=to_jsonable_python(dict(env.settings), fallback=str),
         description=(env.cls.__doc__ or "").strip().partition("\n")[0],
         data_path=str(data) if isinstance(data, str | Path) else "",
+        data_place=env.location("data"),
         has_gold=bool(getattr(env.cls, "gold", "")),
         warnings=tuple(warnings),
     )

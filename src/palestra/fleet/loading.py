@@ -190,7 +190,7 @@ def load_environment(
     if not class_name and len(last) != 1:
         raise ConfigError(
             f"{shown(path)} must define exactly one environment; found: {', '.join(last) or 'none'}",
-            hint=f"name one of them: {path.name}:{last[0]}"
+            hint=f"name one of them: {shown(path)}:{last[0]}"
             if last
             else "subclass palestra.Environment, or decorate a function with @palestra.environment",
         )

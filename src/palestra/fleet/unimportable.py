@@ -20,7 +20,7 @@ from typing import Final
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
 from palestra.errors import ConfigError, MissingExtra, NotProvided, not_provided_text
 from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
-from palestra.system import file_and_line, shown
+from palestra.system import file_and_line
 
 _NAME_OF_MODULE: Final = re.compile(
     r"cannot import name '([^']+)' from (?:partially initialized )?"
@@ -39,27 +39,27 @@ def unimportable(path: Path, error: ImportError, line: int | None = None) -> Con
     if name is not None and error.name:
         return _without_name(path, where, error.name, name[1])
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return _without_module(path, error.name)
+        return _without_module(path, where, error.name)
     if isinstance(error, MissingExtra):
         return ConfigError(f"{where} cannot be imported: {error.reason}", hint=error.install)
     return ConfigError(f"{where} cannot be imported: {type(error).__name__}: {error}")
 
 
-def _without_module(path: Path, module: str) -> ConfigError:
+def _without_module(path: Path, where: str, module: str) -> ConfigError:
     top = module.partition(".")[0]
     if top in _OURS:
-        return _not_provided(path, module, _modules_beside(module))
+        return _not_provided(path, where, module, _modules_beside(module))
     neighbours = {file.stem for file in path.parent.glob("*.py")} - {path.stem}
     if near := nearest(module, neighbours, cutoff=0.8):
         return ConfigError(
-            f"{shown(path)} needs the module {module!r}, which does not exist",
+            f"{where} needs the module {module!r}, which does not exist",
             hint=f"did you mean {near!r}? {near}.py is in the same folder",
         )
     if "." in module and _is_there(top):
-        return _other_version(path, shown(path), module, top)
+        return _other_version(path, where, module, top)
     listed = path.parent / REQUIREMENTS
     return ConfigError(
-        f"{shown(path)} needs the module {module!r}, which is not installed",
+        f"{where} needs the module {module!r}, which is not installed",
         hint=f"install it, or list it in {listed}"
         if not unsatisfied(requirements_of(path.parent if path.name == "app.py" else path))
         else f"only `palestra eval` and `palestra run` install {listed}; to import the file "
@@ -74,7 +74,9 @@ def _without_name(path: Path, where: str, module: str, name: str) -> ConfigError
     file = getattr(loaded, "__file__", None)
     top = public.partition(".")[0]
     if top in _OURS and (file is None or Path(file).is_relative_to(PACKAGE_ROOT)):
-        return _not_provided(path, full_name, {*dir(loaded), *getattr(loaded, "__all__", ())})
+        return _not_provided(
+            path, where, full_name, {*dir(loaded), *getattr(loaded, "__all__", ())}
+        )
     if file is not None and Path(file).is_relative_to(_project(path)):
         near = nearest(name, dir(loaded))
         return ConfigError(
@@ -97,14 +99,14 @@ def _other_version(path: Path, where: str, name: str, package: str) -> ConfigErr
     )
 
 
-def _not_provided(path: Path, full_name: str, existing: Iterable[str]) -> ConfigError:
+def _not_provided(path: Path, where: str, full_name: str, existing: Iterable[str]) -> ConfigError:
     parent, _, last = _public(full_name).rpartition(".")
     owner = "NeMo Gym's" if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
     suggestion = f": the nearest is `{parent}.{near}`" if near else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
-        f"{shown(path)} cannot be imported: {not_provided_text(short_name, owner)}{suggestion}",
+        f"{where} cannot be imported: {not_provided_text(short_name, owner)}{suggestion}",
         hint=_do_without(path),
     )
 

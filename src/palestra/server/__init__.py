@@ -51,6 +51,7 @@ from palestra.server.environments.environment import Environment, call, class_of
 from palestra.server.environments.interface import EnvironmentConfig, Seeded
 from palestra.server.environments.records import plain_row, rows_in, table_rows
 from palestra.server.environments.rewards import Verdict, verdict_of
+from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.server import EnvironmentServer, server_class_of
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.task import read_only
@@ -202,6 +203,7 @@ __all__ = [
     "ended_process",
     "environment",
     "error_text",
+    "explained_fields",
     "is_by_author",
     "is_servers_file",
     "making",

@@ -9,7 +9,7 @@ import functools
 import inspect
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ _WITH_FUNC: Final = (
     functools.cached_property,
     functools.singledispatchmethod,
 )
+_OWN_SCOPES: Final = (*FUNCTION_TREES, ast.ClassDef)
 _MOST_LAYERS: Final = 100
 """Layers that are looked into. Some objects have every attribute, so that there is no last one."""
 
@@ -75,6 +76,12 @@ def place_of(subject: Any) -> str:
     return f"{file_and_line(Path(code.co_filename), code.co_firstlineno)}: "
 
 
+def function_and_line(function: Any) -> str:
+    """Return `FILE:LINE in NAME`, where a function begins; empty when it has no code."""
+    code = code_of(function)
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
+
+
 def calling_place() -> str:
     """Return `FILE:LINE` of the code that called the function that calls this one."""
     frame = sys._getframe(2)  # noqa: SLF001  # there is no public name for it
@@ -109,6 +116,36 @@ class AuthorFiles:
         module = self.tree_of(code.co_filename, namespace)
         return AuthorCode(place_of(function), _function_in(module, code), _texts_in(code))
 
+    def place_of_attribute(self, owner: type[Any], name: str) -> str:
+        """Return `FILE:LINE: `, where the body of a class sets the attribute `name`; empty when it
+        does not.
+        """
+        module = sys.modules.get(owner.__module__)
+        file = getattr(module, "__file__", None)
+        tree = self.tree_of(file, vars(module)) if module is not None and file else None
+        lines = [
+            node.lineno
+            for class_tree in _classes_in(tree, owner.__qualname__)
+            for node in nodes_of_scope(class_tree.body)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+        ]
+        return f"{file_and_line(Path(file), lines[-1])}: " if file and lines else ""
+
+    def place_of_argument(self, function: Any, name: str) -> str:
+        """Return `FILE:LINE: `, where a decorator of a function gets the argument `name`; empty when
+        none gets it.
+        """
+        code, tree = code_of(function), self.code_of(function).tree
+        decorators = [] if tree is None or isinstance(tree, ast.Lambda) else tree.decorator_list
+        lines = [
+            keyword.lineno
+            for decorator in decorators
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+            if keyword.arg == name
+        ]
+        return f"{file_and_line(Path(code.co_filename), lines[0])}: " if code and lines else ""
+
     def tree_of(self, file: str, namespace: Mapping[str, Any]) -> ast.Module | None:
         """Return the syntax tree of a file; None when it cannot be read. `namespace`: the globals of
         its module, which may say how to read it.
@@ -126,6 +163,35 @@ def _parsed(file: str, namespace: Mapping[str, Any]) -> ast.Module | None:
         return ast.parse("".join(lines)) if lines or is_empty else None
     except (SyntaxError, ValueError):  # it was changed since it was imported
         return None
+
+
+def nodes_of_scope(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes of a body in the order of its lines, without those inside of its functions and
+    classes.
+    """
+    for node in body:
+        yield from _nodes_under(node)
+
+
+def _nodes_under(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    if not isinstance(node, _OWN_SCOPES):
+        for child in ast.iter_child_nodes(node):
+            yield from _nodes_under(child)
+
+
+def _classes_in(module: ast.Module | None, qualified_name: str) -> list[ast.ClassDef]:
+    """Return the classes of a module with a name such as `Outer.Inner` or `f.<locals>.Inner`."""
+    nodes: list[ast.AST] = [] if module is None else [module]
+    for part in qualified_name.split("."):
+        if part != "<locals>":
+            nodes = [
+                child
+                for node in nodes
+                for child in ast.walk(node)
+                if isinstance(child, _OWN_SCOPES) and getattr(child, "name", "") == part
+            ]
+    return [node for node in nodes if isinstance(node, ast.ClassDef)]
 
 
 def _function_in(module: ast.Module | None, code: CodeType) -> FunctionTree | None:

@@ -51,7 +51,7 @@ from palestra.schema import (
     short_repr,
 )
 from palestra.server.author_calls import AuthorMethod
-from palestra.server.author_code import code_of
+from palestra.server.author_code import function_and_line
 from palestra.server.authors_errors import (
     ESCAPES,
     UnfitResult,
@@ -313,8 +313,7 @@ class Endpoint:
             raise self._on_error(self.path, self._unfit(result, error)) from error
 
     def _unfit(self, result: Any, error: TypeError) -> UnfitResult:
-        code = code_of(self._method)
-        function = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
+        function = function_and_line(self._method)
         if isinstance(result, Generator | AsyncGenerator):
             return UnfitResult(
                 "returned a generator, which is not JSON",

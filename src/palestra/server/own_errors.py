@@ -14,6 +14,7 @@ from typing import Final, final
 
 from palestra.server.author_calls import is_authors_file, is_servers_file
 from palestra.server.authors_errors import UnfitResult, error_text, raised_by_author
+from palestra.system import file_and_line
 
 logger = logging.getLogger("palestra.server")
 
@@ -50,11 +51,15 @@ def authors_line(error: BaseException) -> str:
 
     For a TimeoutError of `asyncio.timeout` it is where the code waited when the time was over.
     """
-    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    for frame in reversed(frames):
-        if is_authors_file(frame.filename):
-            return f"{frame.filename}:{frame.lineno} in {frame.name}"
-    return ""
+    return _line_of(_innermost(error, is_authors_file))
+
+
+def raising_place(error: BaseException) -> str:
+    """Return `FILE:LINE: ` of the innermost frame in an author's file, for the beginning of a message;
+    empty without one.
+    """
+    frame = _innermost(error, is_authors_file)
+    return "" if frame is None else f"{file_and_line(Path(frame.filename), frame.lineno)}: "
 
 
 def faulty_line(error: BaseException) -> str:
@@ -63,13 +68,18 @@ def faulty_line(error: BaseException) -> str:
     """
     if isinstance(error, UnfitResult):
         return error.function
+    return _line_of(_innermost(error, is_servers_file))
+
+
+def _innermost(
+    error: BaseException, is_own: Callable[[str], bool]
+) -> traceback.FrameSummary | None:
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
-    own_places = (
-        f"{frame.filename}:{frame.lineno} in {frame.name}"
-        for frame in reversed(frames)
-        if is_servers_file(frame.filename)
-    )
-    return next(own_places, "")
+    return next((frame for frame in reversed(frames) if is_own(frame.filename)), None)
+
+
+def _line_of(frame: traceback.FrameSummary | None) -> str:
+    return "" if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}"
 
 
 Report = Callable[[str, str, str, str], object]

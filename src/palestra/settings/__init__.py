@@ -77,7 +77,12 @@ from palestra.settings.model_names import (
     MODEL_FORM,
     MODEL_FORMS,
 )
-from palestra.settings.parameters import misspelt_parameters, no_text_in, not_a_parameter
+from palestra.settings.parameters import (
+    misspelt_parameters,
+    no_text_in,
+    not_a_parameter,
+    parameter_meant,
+)
 from palestra.settings.runs import (
     REQUEST_FLAGS,
     AggregateArgs,
@@ -196,6 +201,7 @@ __all__ = [
     "misspelt_parameters",
     "no_text_in",
     "not_a_parameter",
+    "parameter_meant",
     "parse_numbers",
     "range_text",
     "refuse_no_config",

@@ -61,6 +61,13 @@ def misspelt_parameters(names: Collection[str]) -> dict[str, str]:
     return {name: near for name, near in slips if near is not None and near not in names}
 
 
+def parameter_meant(name: str) -> str | None:
+    """Return the parameter of a request that has this name here, or in another product; None when it
+    is the name of none.
+    """
+    return CHAT_NAMES.get(name) or (name if name in _known_names() else None)
+
+
 def no_text_in(metadata: Any) -> list[str]:
     """Return the names in a request's `metadata` whose values are no texts, as the Responses API
     has them.

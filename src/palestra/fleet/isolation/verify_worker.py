@@ -28,6 +28,7 @@ from palestra.schema import JsonObject, encode_json, no_reward
 from palestra.server import (
     EnvironmentDefinition,
     RolloutServices,
+    explained_fields,
     own_frames,
     read_only,
     refuse_judge,
@@ -87,9 +88,11 @@ def _verdict(
     """Return the reward (or a list with what it is instead), its components, and the seed that was
     used.
     """
-    returned = env.made(services).verify(**arguments)  # type: ignore[attr-defined]  # an author's
-    if inspect.isawaitable(returned):
-        returned = loop.run(_awaited(returned))
+    environment = env.made(services)
+    with explained_fields(environment, services.task, method="verify"):
+        returned = environment.verify(**arguments)  # type: ignore[attr-defined]  # an author's
+        if inspect.isawaitable(returned):
+            returned = loop.run(_awaited(returned))
     verdict = verdict_of(returned, env.cls.weights, where)
     is_number = isinstance(verdict.reward, float)
     reward = verdict.reward if is_number else [no_reward(verdict.reward)]

@@ -3,6 +3,7 @@
 environment    what an author writes: the class `Environment`, `@environment`, `call`
 parameters     fill an author's parameters by name
 task           the task row, read-only
+row_fields     how to read a field of the row, for an error of code that reads it from `self`
 own_settings   the annotated attributes of a class, as settings
 records        read the rows of `data`: a list, a file, the hub, a function
 prompts        make the messages of a row from the templates

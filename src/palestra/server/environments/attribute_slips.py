@@ -8,7 +8,7 @@ with a meaning, and no code of the author reads it: `max_turn = 4`, which nothin
 import ast
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,20 +39,24 @@ _INSTEAD_OF: Final = {
 """What to write for attributes that another library reads and we do not."""
 
 
-def refuse_slips(cls: type[Any], base: type[Any], files: AuthorFiles) -> None:
+def refuse_slips(
+    cls: type[Any], base: type[Any], files: AuthorFiles, location: Callable[[str], str]
+) -> None:
     """Raise ConfigError when an attribute of `cls` is most likely a slip of one of `base`. `files`:
-    read the author's code.
+    read the author's code. `location`: where that code sets an attribute, by name.
     """
     for owner, name, near in _similar_names(cls, base):
         if not _is_read(name, cls, base, files):
             raise ConfigError(
-                f"nothing reads {owner.__name__}.{name}; did you mean {near!r}?",
+                f"{location(name)}nothing reads {owner.__name__}.{name}; did you mean {near!r}?",
                 hint=f"write {near}; an attribute of your own needs a name that is less similar, "
                 f"or code that reads self.{name}",
             )
     for owner, name, _value in _own_attributes(cls, base):
         if name in _INSTEAD_OF and not _is_read(name, cls, base, files):
-            raise ConfigError(f"nothing reads {owner.__name__}.{name}", hint=_INSTEAD_OF[name])
+            raise ConfigError(
+                f"{location(name)}nothing reads {owner.__name__}.{name}", hint=_INSTEAD_OF[name]
+            )
 
 
 def _similar_names(cls: type[Any], base: type[Any]) -> Iterator[tuple[type[Any], str, str]]:

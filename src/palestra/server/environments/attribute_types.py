@@ -3,7 +3,7 @@
 An author may have written what another library takes, such as a list of messages as the prompt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import PurePath
 from typing import Any, Final
@@ -18,29 +18,33 @@ _MESSAGES: Final = (
 )
 
 
-def refuse_wrong_values(cls: type[Any], owner: str) -> None:
+def refuse_wrong_values(cls: type[Any], owner: str, location: Callable[[str], str]) -> None:
     """Raise ConfigError when an attribute of `cls` has a value of a type that it cannot have.
 
-    `owner`: the environment's name.
+    `owner`: the environment's name. `location`: where the author's code sets an attribute, by name.
     """
     for name in _TEXTS:
         value = getattr(cls, name)
         if value is not None and not isinstance(value, str):
             raise ConfigError(
-                f"{owner}: {name} must be a text, not {_kind(value)}", hint=_text_hint(name, value)
+                f"{location(name)}{owner}: {name} must be a text, not {_kind(value)}",
+                hint=_text_hint(name, value),
             )
     gold = getattr(cls, "gold", None)
     if gold is not None and not isinstance(gold, str) and not callable(gold):
         raise ConfigError(
-            f"{owner}: gold must be a text or a method, not {_kind(gold)}",
+            f"{location('gold')}{owner}: gold must be a text or a method, not {_kind(gold)}",
             hint='write gold = "{expected}", or def gold(self, task): return …, which returns a text, '
             "or a list of calls and texts",
         )
     if not isinstance(cls.isolated, bool):
-        raise ConfigError(f"{owner}: isolated must be True or False, not {cls.isolated!r:.80}")
+        raise ConfigError(
+            f"{location('isolated')}{owner}: isolated must be True or False, not {cls.isolated!r:.80}"
+        )
     if not isinstance(cls.reward_rules, RewardRules):
         raise ConfigError(
-            f"{owner}: reward_rules must be RewardRules, not {cls.reward_rules!r:.80}",
+            f"{location('reward_rules')}{owner}: reward_rules must be RewardRules, not "
+            f"{cls.reward_rules!r:.80}",
             hint=f"write reward_rules = {_rules_text(cls.reward_rules)}, and from palestra import "
             "RewardRules",
         )

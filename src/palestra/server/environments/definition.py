@@ -43,10 +43,12 @@ from palestra.server.environments.prompts import Template, checked_messages
 from palestra.server.environments.records import RowPlaces, plain_row, rows_of
 from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
+from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
 from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
+from palestra.server.own_errors import raising_place
 from palestra.server.tools import (
     has_description,
     tool_schema,
@@ -121,7 +123,7 @@ class EnvironmentDefinition:
                 "@palestra.environment",
             )
         files = AuthorFiles()
-        refuse_slips(own_class, Environment, files)
+        refuse_slips(own_class, Environment, files, partial(_place_in, own_class, files))
         values = checked(
             own_class,
             Environment,
@@ -148,27 +150,33 @@ class EnvironmentDefinition:
         cls = self.cls
         if not self.has(VERIFY):
             raise ConfigError(
-                f"{self.name} has no verify: nothing says how good an answer is",
+                f"{self.location(VERIFY)}{self.name} has no verify: nothing says how good an answer is",
                 hint="def verify(self, answer, task): return …",
             )
         refuse_missing_self(cls, FILLED, self.tools)
-        refuse_wrong_values(cls, self.name)
+        refuse_wrong_values(cls, self.name, self.location)
         self._refuse_uncallable()
         awaited = [name for name in _NEVER_AWAITED if self.has(name) and is_async(self.plain(name))]
         if awaited:
-            raise ConfigError(f"{self.name}: {awaited[0]} must be a plain function, not async")
+            raise ConfigError(
+                f"{self.location(awaited[0])}{self.name}: {awaited[0]} must be a plain function, not async"
+            )
         if problem := weights_problem(cls.weights):
-            raise ConfigError(f"{self.name}: {problem}", hint='weights = {"correct": 1.0}')
+            raise ConfigError(
+                f"{self.location('weights')}{self.name}: {problem}",
+                hint='weights = {"correct": 1.0}',
+            )
         if cls.weights and returns_only_numbers(self.plain(VERIFY), self._code(VERIFY)):
             raise ConfigError(
-                f"{self.name} has weights, but its verify returns a number, so that they have no "
+                f"{self.location('weights')}{self.name} has weights, but its verify returns a number, so that they have no "
                 "effect",
                 hint=how_to_use(cls.weights),
             )
         reserved_names = sorted(OWN_PATHS & self.tools.keys())
         if reserved_names:
             raise ConfigError(
-                f"{self.name}: a tool cannot be named {reserved_names[0]}, which is a path of the server",
+                f"{self.location(reserved_names[0])}{self.name}: a tool cannot be named "
+                f"{reserved_names[0]}, which is a path of the server",
                 hint="give the method another name",
             )
         self._refuse_untyped_tools()
@@ -181,7 +189,14 @@ class EnvironmentDefinition:
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
         ):
-            raise ConfigError(f"{self.name}: max_turns must be a number from 1 on, not {limit!r}")
+            raise ConfigError(
+                f"{self.location('max_turns')}{self.name}: max_turns must be a number from 1 on, not "
+                f"{limit!r}"
+            )
+
+    def location(self, name: str) -> str:
+        """Return `FILE:LINE: `, where the author's code sets the attribute or method `name`."""
+        return _place_in(self.cls, self.files, name)
 
     def _refuse_uncallable(self) -> None:
         """Raise ConfigError when a method cannot be called in the way that a rollout calls it."""
@@ -300,7 +315,7 @@ class EnvironmentDefinition:
         """Return the parameters of the author's method `name`, without `self`."""
         own_name = getattr(self.plain(name), "__name__", name)
         label = own_name if self.is_function else f"{self.cls.__name__}.{name}"
-        return Parameters.of(getattr(self._unused, name), label)
+        return Parameters.of(getattr(self._unused, name), label, self.location(name))
 
     @property
     def is_function(self) -> bool:
@@ -361,6 +376,8 @@ class EnvironmentDefinition:
         else:  # they may be rows of an earlier run
             raw_rows = list(records)
             row_places = RowPlaces(files)
+        # Rows of a file have their line; those of `records` are not the author's.
+        data_place = "" if records is not None or row_places.files else self.location(DATA)
         fields = [task_fields(row) for row in raw_rows]
         self._check(raw_rows, fields, row_places)
         if warn is not None:
@@ -374,7 +391,7 @@ class EnvironmentDefinition:
                 )
         tools = orjson.loads(encode_json([tool_schema(tool) for tool in self.tools.values()]))
         for number, (row, own_fields) in enumerate(zip(raw_rows, fields, strict=True)):
-            label = partial(_row_label, self.name, row_places, number)
+            label = partial(_row_label, data_place, self.name, row_places, number)
             # The prompt shows what the verifier gets.
             plain_fields = plain_row(own_fields, label)
             params = dict(row.get(CREATE_PARAMS) or {})
@@ -390,7 +407,7 @@ class EnvironmentDefinition:
         reserved = reserved_fields(name for row in rows for name in row)
         if reserved:
             raise InputDataError(
-                f"the rows of {self.name} have a field {reserved[0]!r}, which the scored row has too",
+                f"{self.location(DATA)}the rows of {self.name} have a field {reserved[0]!r}, which the scored row has too",
                 hint="rename the field",
             )
 
@@ -399,7 +416,9 @@ class EnvironmentDefinition:
         data = self.cls.data
         if callable(data) and inspect.signature(data).parameters:
             data = self.made(RolloutServices()).data  # a method, which reads settings of `self`
-        return rows_of(data, folder=self.folder, owner=self.name, cache=cache)
+        return rows_of(
+            data, folder=self.folder, owner=self.name, cache=cache, location=self.location(DATA)
+        )
 
     def _check(
         self, rows: Sequence[JsonObject], fields: Sequence[JsonObject], row_places: RowPlaces
@@ -413,7 +432,7 @@ class EnvironmentDefinition:
         lacking = [n for n, row in enumerate(rows) if not _has_input(row)]
         if lacking and not self._has_prompt:
             raise InputDataError(
-                f"{self.name} has no prompt, and {row_places.of(lacking[0])} has no {CREATE_PARAMS}.input",
+                f"{self.location('prompt')}{self.name} has no prompt, and {row_places.of(lacking[0])} has no {CREATE_PARAMS}.input",
                 hint='prompt = "{question}", or write messages(self, task)',
             )
 
@@ -430,28 +449,34 @@ class EnvironmentDefinition:
     def _templates(self) -> tuple[Template, ...]:
         return tuple(filter(None, (self._prompt, self._system)))
 
-    @property
+    @cached_property
     def _prompt(self) -> Template | None:
         text = self.cls.prompt
-        return Template(text, f"the prompt of {self.name}") if text else None
+        return (
+            Template(text, f"the prompt of {self.name}", self.location("prompt")) if text else None
+        )
 
-    @property
+    @cached_property
     def _system(self) -> Template | None:
         text = self.cls.system
-        return Template(text, f"the system message of {self.name}") if text else None
+        return (
+            Template(text, f"the system message of {self.name}", self.location("system"))
+            if text
+            else None
+        )
 
-    @property
+    @cached_property
     def _gold(self) -> Template | None:
         text = getattr(self.cls, GOLD, None)
         if not isinstance(text, str) or not text:
             return None
-        return Template(text, f"gold of {self.name}", as_json=True)
+        return Template(text, f"gold of {self.name}", self.location(GOLD), as_json=True)
 
     def _messages(self, row: JsonObject, number: int) -> list[JsonDict] | None:
         """Return the messages of a row; None when the row brings its own."""
         if self.has(MESSAGES):
             returned = self.call_plainly(MESSAGES, row, where=f"row {number}")
-            messages = checked_messages(returned, self.name, number)
+            messages = checked_messages(returned, self.name, number, self.location(MESSAGES))
         elif self._prompt is not None:
             messages = [{"role": "user", "content": self._prompt.filled(row, number)}]
         else:
@@ -469,10 +494,12 @@ class EnvironmentDefinition:
         environment = self.made(RolloutServices(task=task))
         arguments = self.parameters(name).filled({**row, TASK: task})
         try:
-            return getattr(environment, name)(**arguments)
+            with explained_fields(environment, row, method=name):
+                return getattr(environment, name)(**arguments)
         except Exception as error:
             raise InputDataError(
-                f"{name} of {self.name} raised {type(error).__name__} for {where}: {error}"
+                f"{raising_place(error)}{name} of {self.name} raised {type(error).__name__} for {where}: "
+                f"{error}"
             ) from error
 
     def gold(self, row: JsonObject) -> Response | None:
@@ -490,10 +517,26 @@ class EnvironmentDefinition:
             items = list(returned)
         if not all(isinstance(item, str | WireModel) for item in items):
             raise InputDataError(
-                f"gold of {self.name} returned {short_repr(returned)}",
+                f"{self.location(GOLD)}gold of {self.name} returned {short_repr(returned)}",
                 hint='return a text, or calls and texts: [call("take", name="apple"), "Done."]',
             )
         return response_of(*items)
+
+
+def _place_in(cls: type[Environment], files: AuthorFiles, name: str) -> str:
+    """Return `FILE:LINE: `, where an author's class sets the attribute or method `name`, or the
+    decorator of its function gets it; else where the class or the function begins. Empty when it is
+    in no file.
+    """
+    owners = [owner for owner in cls.__mro__ if owner not in Environment.__mro__]
+    if FUNCTION_MARK in owners[-1].__dict__:
+        function = vars(owners[-1])[VERIFY]
+        return files.place_of_argument(function, name) or place_of(function)
+    member = inspect.getattr_static(cls, name, None)
+    if member is not None and code_of(member) is not None:
+        return place_of(member)
+    locations = (files.place_of_attribute(owner, name) for owner in owners if name in vars(owner))
+    return next(filter(None, (*locations, *map(place_of, owners))), "")
 
 
 def _as_functions(cls: type[Environment]) -> dict[str, Any]:
@@ -533,5 +576,7 @@ def _counted_rows(numbers: Sequence[int], rows: Sequence[JsonObject], row_places
     return f"{len(numbers)} of the {len(rows)} rows ({row_places.of(numbers[0])} is the first)"
 
 
-def _row_label(owner: str, row_places: RowPlaces, number: int, part: str = "") -> str:
-    return f"{owner}: {part}{row_places.of(number)}"
+def _row_label(
+    location: str, owner: str, row_places: RowPlaces, number: int, part: str = ""
+) -> str:
+    return f"{location}{owner}: {part}{row_places.of(number)}"

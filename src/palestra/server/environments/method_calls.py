@@ -4,13 +4,11 @@ on an object that was made without arguments, and for a value that is returned.
 
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from palestra.errors import ConfigError
 from palestra.server.author_code import code_of, place_of
-from palestra.system import shown
 
 _SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
@@ -39,9 +37,7 @@ def _init_place(owner: type[Any], init: Callable[..., Any]) -> str:
     code = code_of(init)
     if code is not None and Path(code.co_filename).is_file():
         return place_of(init)
-    with suppress(OSError, TypeError):
-        return f"{shown(Path(inspect.getfile(owner)))}:{inspect.getsourcelines(owner)[1]}: "
-    return ""
+    return place_of(owner)
 
 
 def refuse_positional_only(name: str, function: Callable[..., Any], bound: Any) -> None:

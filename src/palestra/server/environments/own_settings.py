@@ -16,6 +16,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from palestra.config import did_you_mean
 from palestra.errors import ConfigError
+from palestra.server.author_code import place_of
 from palestra.settings import sentence_of
 
 
@@ -27,7 +28,9 @@ def settings_of(cls: type[Any], base: type[Any]) -> dict[str, Any]:
     try:
         hints = get_type_hints(cls, include_extras=True)
     except Exception as error:
-        raise ConfigError(f"{cls.__name__}: an annotation cannot be read: {error}") from error
+        raise ConfigError(
+            f"{place_of(cls)}{cls.__name__}: an annotation cannot be read: {error}"
+        ) from error
     return {name: hints[name] for name in _annotated(cls, base) if _is_setting(cls, name, hints)}
 
 
@@ -85,6 +88,6 @@ def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
         raise ConfigError(f"setting {name} of {cls.__name__} {reasons}, got {value!r}") from None
     except PydanticUserError as error:
         raise ConfigError(
-            f"setting {name} of {cls.__name__} has a type that cannot be checked: {error}",
+            f"{place_of(cls)}setting {name} of {cls.__name__} has a type that cannot be checked: {error}",
             hint="use plain types for settings: int, float, bool, str, list, dict, Literal",
         ) from None

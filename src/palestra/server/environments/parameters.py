@@ -32,9 +32,11 @@ class Parameters:
     optional: tuple[str, ...]
     takes_all: bool
     """Whether the function has a `**` parameter."""
+    location: str = ""
+    """`FILE:LINE: `, where the function begins, for the beginning of a message."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], name: str) -> Self:
+    def of(cls, function: Callable[..., Any], name: str, location: str = "") -> Self:
         """Return the parameters of a function without `self`, such as a bound method."""
         parameters = inspect.signature(function).parameters
         ordinary = {key: p for key, p in parameters.items() if p.kind not in _SPREAD}
@@ -43,6 +45,7 @@ class Parameters:
             required=tuple(k for k, p in ordinary.items() if p.default is p.empty),
             optional=tuple(k for k, p in ordinary.items() if p.default is not p.empty),
             takes_all=any(p.kind is p.VAR_KEYWORD for p in parameters.values()),
+            location=location,
         )
 
     @property
@@ -97,6 +100,6 @@ class Parameters:
                 problems.append(f"{name!r}, which {row_places.of(lacking[0])} does not have")
         if problems:
             raise InputDataError(
-                f"{self.function} asks for " + "; for ".join(problems),
+                f"{self.location}{self.function} asks for " + "; for ".join(problems),
                 hint=f"its parameters may be: {', '.join(sorted(filled_names | fields))}",
             )

@@ -19,10 +19,14 @@ _BRACES: Final = "a brace that is meant as one is written twice: {{ or }}"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with `{field}` placeholders. `name`: what it is, for messages: `the prompt of shelf`."""
+    """A text with `{field}` placeholders.
+
+    `name`: what it is, for messages: `the prompt of shelf`. `location`: `FILE:LINE: `, where it is.
+    """
 
     text: str
     name: str
+    location: str = ""
     as_json: bool = False
     """Whether objects and lists are filled in as JSON, not as Python writes them."""
 
@@ -40,7 +44,7 @@ class Template:
             odd = any(not name.isidentifier() for name in unknown)
             near = "" if odd else did_you_mean(unknown[0], row_fields)
             raise InputDataError(
-                f"{self.name} cannot be filled: no row has the field {unknown[0]!r}{near}",
+                f"{self.location}{self.name} cannot be filled: no row has the field {unknown[0]!r}{near}",
                 hint=_BRACES
                 if odd
                 else f"the fields: {', '.join(sorted(row_fields)) or 'none'}; {_BRACES}",
@@ -53,7 +57,7 @@ class Template:
         )
         if first := list(islice(bad, MOST_NAMED)):
             raise InputDataError(
-                f"{self.name} cannot be filled: " + "; ".join(first),
+                f"{self.location}{self.name} cannot be filled: " + "; ".join(first),
                 hint="" if row_places.files else "rows count from 0",
             )
 
@@ -65,7 +69,7 @@ class Template:
             )
         except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise InputDataError(
-                f"{self.name} cannot be filled: row {number}: {type(error).__name__}: {error}",
+                f"{self.location}{self.name} cannot be filled: row {number}: {type(error).__name__}: {error}",
                 hint=_BRACES,
             ) from None
 
@@ -93,13 +97,13 @@ class Template:
             parsed = list(string.Formatter().parse(self.text))
         except ValueError as error:
             raise InputDataError(
-                f"{self.name} is not a format string: {error}", hint=_BRACES
+                f"{self.location}{self.name} is not a format string: {error}", hint=_BRACES
             ) from None
         # What follows a dot or a bracket is looked up in the row's field.
         fields = [re.split(r"[.\[]", name)[0] for _, name, _, _ in parsed if name is not None]
         if not all(fields) or any(name.isdigit() for name in fields):
             raise InputDataError(
-                f"{self.name} has a placeholder without a field's name",
+                f"{self.location}{self.name} has a placeholder without a field's name",
                 hint="write {question}, not {} or {0}; " + _BRACES,
             )
         return list(dict.fromkeys(fields))
@@ -116,13 +120,16 @@ class _JsonFormatter(string.Formatter):
         return text
 
 
-def checked_messages(messages: Any, owner: str, number: int) -> list[JsonDict]:
-    """Return what an author's `messages` returned. Raises InputDataError: it is no list of messages."""
+def checked_messages(messages: Any, owner: str, number: int, location: str = "") -> list[JsonDict]:
+    """Return what an author's `messages` returned. `location`: where the method is, for messages.
+
+    Raises InputDataError: it is no list of messages.
+    """
     items = list(messages) if isinstance(messages, Iterable) else []
     is_chat = all(isinstance(item, Mapping) and "role" in item for item in items)
     if not items or isinstance(messages, str | Mapping) or not is_chat:
         raise InputDataError(
-            f"messages of {owner} returned {messages!r:.200} for row {number}",
+            f"{location}messages of {owner} returned {messages!r:.200} for row {number}",
             hint='return a list such as [{"role": "user", "content": "2 + 2 = ?"}]',
         )
     return [dict(item) for item in items]

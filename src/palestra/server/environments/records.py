@@ -15,6 +15,7 @@ import orjson
 
 from palestra.errors import InputDataError
 from palestra.schema import JsonDict, JsonObject, encode_json, json_misfit
+from palestra.server.own_errors import raising_place
 from palestra.settings import existing_paths
 from palestra.system import shown
 
@@ -25,19 +26,21 @@ logger: Final = logging.getLogger("palestra.server")
 _KINDS: Final = "a list of rows, a table of pandas, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
 
-def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObject]:
+def rows_of(
+    data: Any, *, folder: Path, owner: str, cache: Path, location: str = ""
+) -> list[JsonObject]:
     """Return the rows of `data`. `folder`: where relative paths begin; `cache`: where rows of the
-    hub are kept.
+    hub are kept; `location`: where the author's code sets `data`, for messages.
 
     `data` may be a function without parameters. Raises InputDataError: the rows cannot be read.
     """
     if isinstance(data, str | Path):
-        _refuse_missing(str(data), folder, owner)
+        _refuse_missing(str(data), folder, owner, location)
         file_rows = list(_named_rows(str(data), folder, cache))
         if not file_rows and not str(data).startswith(HUB):
             files = ", ".join(shown(path) for path in existing_paths(str(data), folder))
             raise InputDataError(
-                f"the data of {owner}, {files}, has no rows",
+                f"{location}the data of {owner}, {files}, has no rows",
                 hint="write one row a line; the first line of a CSV or TSV names the columns only",
             )
         return file_rows
@@ -46,9 +49,9 @@ def rows_of(data: Any, *, folder: Path, owner: str, cache: Path) -> list[JsonObj
         rows = records
     if isinstance(rows, Mapping | str) or not isinstance(rows, Iterable):
         raise InputDataError(
-            f"data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
+            f"{location}data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
         )
-    return list(_mappings(rows, owner))
+    return list(_mappings(rows, owner, location))
 
 
 def table_rows(value: Any) -> list[Any] | None:
@@ -85,14 +88,14 @@ def plain_row(row: JsonObject, label: Callable[[], str]) -> JsonDict:
     )
 
 
-def _refuse_missing(text: str, folder: Path, owner: str) -> None:
+def _refuse_missing(text: str, folder: Path, owner: str, location: str) -> None:
     """Raise InputDataError when a file of `data` does not exist. Globs have their own message."""
     if text.startswith(HUB) or has_magic(text):
         return
     [path] = existing_paths(text, folder)
     if not path.exists():
         raise InputDataError(
-            f"the data of {owner} does not exist: {path.absolute()}",
+            f"{location}the data of {owner} does not exist: {path.absolute()}",
             hint="a relative path of data begins at the folder of the environment's file",
         )
 
@@ -105,24 +108,15 @@ def _called(function: Callable[[], Any], owner: str) -> Any:
         raise
     except Exception as error:
         raise InputDataError(
-            f"data of {owner} raised {type(error).__name__}: {error}{_error_place(error)}"
+            f"{raising_place(error)}data of {owner} raised {type(error).__name__}: {error}"
         ) from error
 
 
-def _error_place(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    return f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
-
-
-def _mappings(rows: Iterable[Any], owner: str) -> Iterator[JsonObject]:
+def _mappings(rows: Iterable[Any], owner: str, location: str) -> Iterator[JsonObject]:
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
             raise InputDataError(
-                f"row {number} of the data of {owner} is not a mapping of fields: {row!r:.80}",
+                f"{location}row {number} of the data of {owner} is not a mapping of fields: {row!r:.80}",
                 hint='a row is a mapping such as {"question": "2 + 2 = ?", "expected": "4"}',
             )
         yield row

@@ -4,11 +4,10 @@ import ast
 from collections.abc import Iterator
 from typing import Any, Final
 
-from palestra.server.author_code import FUNCTION_TREES, AuthorCode
+from palestra.server.author_code import AuthorCode, nodes_of_scope
 
 _NUMBERS: Final = (float, int, bool)
 _NUMBER_CALLS: Final = frozenset({"float", "int", "bool", "isinstance", "len"})
-_OWN_SCOPES: Final = (*FUNCTION_TREES, ast.ClassDef)
 
 
 def returns_only_numbers(function: Any, code: AuthorCode) -> bool:
@@ -56,13 +55,9 @@ def _returned(code: AuthorCode) -> Iterator[ast.expr | None]:
     if isinstance(code.tree, ast.Lambda):
         yield code.tree.body
         return
-    nodes: list[ast.AST] = list(code.tree.body)
-    while nodes:
-        node = nodes.pop()
+    for node in nodes_of_scope(code.tree.body):
         if isinstance(node, ast.Return):
             yield node.value
-        elif not isinstance(node, _OWN_SCOPES):
-            nodes += ast.iter_child_nodes(node)
 
 
 def _is_number(node: ast.expr | None) -> bool:

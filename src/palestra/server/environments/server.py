@@ -39,7 +39,8 @@ from palestra.schema import (
 from palestra.server.agent import ServerReference
 from palestra.server.author_calls import VERIFY as VERIFY_PATH
 from palestra.server.author_calls import Aside, AuthorMethod, is_authors_file
-from palestra.server.author_code import code_of
+from palestra.server.author_code import code_of, function_and_line
+from palestra.server.authors_errors import UnfitResult
 from palestra.server.endpoints import Endpoint
 from palestra.server.environments.definition import (
     FILLED,
@@ -63,6 +64,7 @@ from palestra.server.environments.rewards import (
     verdict_of,
     without_component,
 )
+from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.services import EnvironmentJudge, RolloutServices
 from palestra.server.environments.task import RNG_SEED, own_copy, read_only, task_fields
 from palestra.server.environments.tool_methods import with_session
@@ -166,9 +168,10 @@ class EnvironmentServer(ResourcesServer):
         if observation is None:
             return Step(terminated=True)
         if isinstance(observation, bool) or not isinstance(observation, str | int | float):
-            raise TypeError(
-                f"reply returned {short_repr(observation)}: it returns what the user says, or None "
-                "at the end of the conversation"
+            raise UnfitResult(
+                f"returned {short_repr(observation)}, which is not a text",
+                hint="return what the user says, or None at the end of the conversation",
+                function=function_and_line(self.definition().plain(REPLY)),
             )
         return Step(observation=str(observation))
 
@@ -271,7 +274,8 @@ class EnvironmentServer(ResourcesServer):
 
     async def _tool(self, name: str, session: Session, arguments: Mapping[str, Any]) -> Any:
         rollout = self._rollout_of(session, f"/{name}")
-        return await self._run(getattr(rollout.environment, name), arguments)
+        with explained_fields(rollout.environment, rollout.row):
+            return await self._run(getattr(rollout.environment, name), arguments)
 
     # The author's code
 
@@ -302,7 +306,8 @@ class EnvironmentServer(ResourcesServer):
 
     async def _call(self, rollout: Rollout, name: str, offered: Mapping[str, Any]) -> Any:
         arguments = self._arguments(name, rollout.row, offered, task=rollout.services.task)
-        return await self._run(getattr(rollout.environment, name), arguments)
+        with explained_fields(rollout.environment, rollout.row, method=name):
+            return await self._run(getattr(rollout.environment, name), arguments)
 
     def _arguments(
         self, name: str, row: JsonObject, offered: Mapping[str, Any], task: JsonObject | None = None
