@@ -42,6 +42,14 @@ PLAIN, ASYNC = "def verify(self, answer):", "async def verify(self, answer):"
         (PLAIN, "return float(self.judge.same('4', answer))"),
         (PLAIN, "return self.judge.choose('Is it?', ['yes', 'no']) == 'yes'"),
         (PLAIN, "return self.sandbox.run(answer).ok"),
+        (PLAIN, "done = self.sandbox.run(answer); return done.ok"),
+        (ASYNC, "done = self.sandbox.run(answer); return {'ok': done.ok}"),
+        (ASYNC, "done = self.sandbox.run(answer)\n        if done.ok: return 1.0"),
+        (ASYNC, "return 1.0 if (done := self.sandbox.run(answer)) and done.ok else 0.0"),
+        (ASYNC, "same = self.judge.same('4', answer); return 1.0 if same else 0.0"),
+        (ASYNC, "same = self.judge.same('4', answer); return same"),
+        (ASYNC, "label = self.judge.choose('Is it?', ['yes', 'no']); return label == 'yes'"),
+        (ASYNC, "label = self.judge.choose('Is it?', ['yes', 'no']); return label[0]"),
     ],
 )
 def test_a_call_that_is_used_without_await_is_refused_with_its_line_and_the_cure(
@@ -68,10 +76,21 @@ def test_a_lambda_that_uses_a_call_without_await_is_refused(tmp_path: Path) -> N
         "call = self.judge.same('4', answer); return await call",
         "call = answer != '' and self.judge.same('4', answer); return await call if call else 0.0",
         "ask = lambda: self.judge.same('4', answer); return await ask()",
+        "same = self.judge.same('4', answer); same = await same; return 1.0 if same else 0.0",
+        "done = await self.sandbox.run(answer); return done.ok",
+        "done = self.sandbox.run(answer); done.close(); return 1.0",
+        "calls = [self.judge.same('4', answer)]; return (await calls[0])",
     ],
 )
 def test_a_call_that_is_awaited_is_accepted(tmp_path: Path, body: str) -> None:
     assert defined(tmp_path, ASYNC, body).has("verify")
+
+
+def test_a_helper_method_that_uses_a_call_without_await_is_refused(tmp_path: Path) -> None:
+    body = "return await self.ran(answer)\n\n    async def ran(self, code):\n        return self.sandbox.run(code)"
+
+    with pytest.raises(ConfigError, match=r"sums\.py:8: ran uses self\.sandbox\.run\("):
+        defined(tmp_path, ASYNC, body)
 
 
 @pytest.mark.parametrize(

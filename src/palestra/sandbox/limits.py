@@ -1,7 +1,7 @@
 """The limits of a program, the sandbox settings, and the result of a run."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -167,3 +167,41 @@ class SandboxResult(BaseModel):
     def output_truncated(self) -> bool:
         """Whether the program wrote more output than this result contains."""
         return self.stopped_by is Stop.OUTPUT
+
+    if not TYPE_CHECKING:  # a type checker would let every name pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError with the attribute that is most likely meant."""
+            if name.startswith("_"):
+                return super().__getattr__(name)
+            properties = (
+                member
+                for member, value in vars(SandboxResult).items()
+                if isinstance(value, property)
+            )
+            attributes = (*SandboxResult.model_fields, *properties)
+            near = _RESULT_NAMES.get(name)
+            suggestion = f"; did you mean {near!r}?" if near else did_you_mean(name, attributes)
+            raise AttributeError(
+                f"a SandboxResult has no attribute {name!r}, but {', '.join(attributes)}{suggestion}",
+                name=name,
+                obj=self,
+            )
+
+
+_RESULT_NAMES: Final = {
+    "code": "exit_code",
+    "err": "stderr",
+    "error": "stderr",
+    "errors": "stderr",
+    "out": "stdout",
+    "output": "stdout",
+    "passed": "ok",
+    "result": "stdout",
+    "returncode": "exit_code",
+    "status": "exit_code",
+    "success": "ok",
+    "text": "stdout",
+    "timeout": "timed_out",
+}
+"""Our names of a result's attributes, by those that authors know from elsewhere."""

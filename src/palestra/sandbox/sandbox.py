@@ -88,6 +88,10 @@ class Sandbox:
         failed, and `ConfigError` as `start` does. Cancelling the call ends the program.
         """
         _refuse_code(program)
+        if not isinstance(stdin, str | bytes):
+            raise TypeError(
+                f"stdin is a text, not {type(stdin).__name__} ({stdin!r:.40}): write stdin=str(…)"
+            )
         backend = await self.start()
         stdin_bytes = stdin.encode("utf-8", "replace") if isinstance(stdin, str) else stdin
         async with self._slots():

@@ -2,14 +2,15 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final, NoReturn, TypeGuard
 
 from palestra.errors import ConfigError, VerifierError
 from palestra.server.author_code import FUNCTION_TREES, AuthorCode, FunctionTree, place_of
 
 _SERVICES: Final = frozenset({"judge", "sandbox"})
 _CONVERSIONS: Final = frozenset({"bool", "float", "int", "str"})
+_OF_COROUTINES: Final = frozenset(dir(Coroutine))
 _USES: Final = (ast.UnaryOp, ast.Compare, ast.BinOp)
 AWAIT: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
 
@@ -48,13 +49,13 @@ def refuse_unawaited(code: AuthorCode, name: str, *, has_judge: bool) -> None:
         raise ConfigError(
             f"{code.place}{name} uses {ast.unparse(call.func)}(…) without await: what it "
             "uses is not the result",
-            hint=AWAIT,
+            hint=f"write async def, and await the call: await {ast.unparse(call.func)}(…)",
         )
 
 
 def _judge_calls(tree: FunctionTree) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if _is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
+        if is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
             yield node
     yield from _unawaited(tree)
 
@@ -66,9 +67,36 @@ def _unawaited(tree: FunctionTree) -> Iterator[ast.Call]:
     )
     inner = {id(node) for scope in scopes for node in ast.walk(scope)}
     is_async = isinstance(tree, ast.AsyncFunctionDef)
+    unawaited = _unawaited_calls(tree)
     for node in ast.walk(tree):
         for value in _values_used(node, is_async=is_async and id(node) not in inner):
-            yield from filter(_is_service_call, _results(value))
+            for result in _results(value):
+                if is_service_call(result):
+                    yield result
+                elif isinstance(result, ast.Name) and result.id in unawaited:
+                    yield unawaited[result.id]
+
+
+def _unawaited_calls(tree: FunctionTree) -> dict[str, ast.Call]:
+    """Return the calls of services that were not awaited, by the names that hold nothing else."""
+    names = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
+    names += [node.id for node in ast.walk(tree) if _is_bound(node)]
+    unawaited: dict[str, ast.Call] = {}
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+                | ast.NamedExpr(target=ast.Name(id=name), value=value)
+            ) if names.count(name) == 1 and isinstance(value, ast.Call) and is_service_call(value):
+                unawaited[name] = value
+            case _:
+                pass
+    return unawaited
+
+
+def _is_bound(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
 
 
 def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
@@ -80,7 +108,10 @@ def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
         yield from ast.iter_child_nodes(node)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         yield from node.args if node.func.id in _CONVERSIONS else ()
-    elif isinstance(node, ast.Attribute) or (isinstance(node, ast.Return) and is_async):
+    elif isinstance(node, ast.Attribute):
+        if node.attr not in _OF_COROUTINES:
+            yield node.value
+    elif isinstance(node, ast.Subscript) or (isinstance(node, ast.Return) and is_async):
         yield node.value
 
 
@@ -94,7 +125,7 @@ def _results(node: ast.expr | None) -> Iterator[Any]:
         yield node
 
 
-def _is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
+def is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -44,6 +44,7 @@ from palestra.server.environments.records import RowPlaces, plain_row, rows_of
 from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.row_fields import explained_fields
+from palestra.server.environments.service_calls import refuse_wrong_calls
 from palestra.server.environments.services import RolloutServices
 from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
@@ -185,6 +186,7 @@ class EnvironmentDefinition:
             if self.has(name):
                 has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
                 refuse_unawaited(self._code(name), name, has_judge=has_judge)
+        self._refuse_wrong_calls()
         limit = cls.max_turns
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 1
@@ -193,6 +195,13 @@ class EnvironmentDefinition:
                 f"{self.location('max_turns')}{self.name}: max_turns must be a number from 1 on, not "
                 f"{limit!r}"
             )
+
+    def _refuse_wrong_calls(self) -> None:
+        """Raise ConfigError when a method calls the judge or the sandbox in a way that must fail."""
+        for name, code in self._methods.items():
+            refuse_wrong_calls(self.cls, code, name)
+            if name not in (START, VERIFY, REPLY, *self.tools):
+                refuse_unawaited(code, name, has_judge=True)
 
     def location(self, name: str) -> str:
         """Return `FILE:LINE: `, where the author's code sets the attribute or method `name`."""
