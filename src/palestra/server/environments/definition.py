@@ -37,6 +37,7 @@ from palestra.server.environments.method_checks import (
     refuse_missing_self,
     refuse_unreadable_types,
 )
+from palestra.server.environments.number_comparisons import compared_numbers
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
@@ -297,6 +298,12 @@ class EnvironmentDefinition:
                     name, self._code(name), parameters, fields, self._methods
                 )
 
+    def _compared(self, rows: Sequence[JsonObject]) -> Iterator[str]:
+        """Yield a sentence for each number of `rows` that the code compares with the answer's text."""
+        for name in (VERIFY, REPLY):
+            if self.has(name) and not hasattr(self.plain(name), "__wrapped__"):
+                yield from compared_numbers(self._code(name), self.parameters(name).names, rows)
+
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
         return callable(getattr(self.cls, name, None))
@@ -373,7 +380,7 @@ class EnvironmentDefinition:
     ) -> Iterator[JsonDict]:
         """Yield the task rows: of `records`, else of `data`. `cache`: where rows of the hub are kept.
         `files`: the files of the records, for messages. `warn`: gets a sentence for each field that
-        no parameter gets, although one has its name.
+        no parameter gets, although one has its name, and for what else is most likely a slip.
 
         Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
         that the verify response adds.
@@ -390,7 +397,11 @@ class EnvironmentDefinition:
         fields = [task_fields(row) for row in raw_rows]
         self._check(raw_rows, fields, row_places)
         if warn is not None:
-            for sentence in (*self._shadowed(raw_rows), *self._unasked(fields, row_places)):
+            for sentence in (
+                *self._shadowed(raw_rows),
+                *self._unasked(fields, row_places),
+                *self._compared(fields),
+            ):
                 warn(sentence)
             if records is None and (equal_rows := _equal_rows(raw_rows)):
                 verb = "equals" if equal_rows == 1 else "equal"
