@@ -5,6 +5,7 @@ import enum
 import math
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from palestra import Environment, call
 from palestra.errors import InputDataError
+from palestra.fleet import load_module
 from palestra.server import EnvironmentDefinition
 
 
@@ -198,3 +200,48 @@ class PolarsTable(Table):
 @pytest.mark.parametrize("table", [Table(), PolarsTable(), staticmethod(Table)])
 def test_the_rows_of_a_table_are_the_rows(table: Any) -> None:
     assert [row["q"] for row in with_rows(table).rows()] == ["a", "b"]
+
+
+STYLED = """from palestra import Environment
+
+
+class Sums(Environment):
+    data = [{{"q": "?"}}]
+    {template}
+    style{annotation} = "short"
+
+    def verify(self, answer):
+        return 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("template", "method"),
+    [
+        ('prompt = "{q} {style}"', "messages(self, task)"),
+        ('prompt = "{q} {self.style}"', "messages(self, task)"),
+        ('prompt = "{q}"; system = "Be {style}."', "messages(self, task)"),
+        ('prompt = "{q}"; gold = "{style}"', "gold(self, task)"),
+    ],
+)
+@pytest.mark.parametrize("annotation", [": str", ""])
+def test_a_template_with_a_setting_is_refused_with_the_method_that_can_use_it(
+    tmp_path: Path, template: str, method: str, annotation: str
+) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(STYLED.format(template=template, annotation=annotation))
+
+    with pytest.raises(InputDataError, match=r"sums\.py:6: .*style is an attribute of") as raised:
+        list(EnvironmentDefinition.of(load_module(file).Sums).rows())
+
+    assert "self.style" in raised.value.hint
+    assert f"def {method}" in raised.value.hint
+
+
+def test_a_field_with_the_name_of_a_setting_is_filled(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.write_text(STYLED.format(template='prompt = "{style}"', annotation=": str"))
+
+    [row] = EnvironmentDefinition.of(load_module(file).Sums).rows([{"style": "long"}])
+
+    assert row["responses_create_params"]["input"][0]["content"] == "long"

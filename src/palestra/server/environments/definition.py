@@ -77,6 +77,10 @@ _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
 _MAY_YIELD: Final = (GOLD, MESSAGES)
 """Methods whose items are wanted."""
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
+_MESSAGES_METHOD: Final = (
+    'messages(self, task): return [{"role": "user", "content": …}], a list with every message'
+)
+_GOLD_METHOD: Final = "gold(self, task): return …"
 _CLASS_FORM: Final = (
     "a decorated function has no settings: write a class with annotated attributes, such as "
     "difficulty: int = 3"
@@ -471,26 +475,37 @@ class EnvironmentDefinition:
 
     @cached_property
     def _prompt(self) -> Template | None:
-        text = self.cls.prompt
-        return (
-            Template(text, f"the prompt of {self.name}", self.location("prompt")) if text else None
-        )
+        return self._template("prompt", f"the prompt of {self.name}", _MESSAGES_METHOD)
 
     @cached_property
     def _system(self) -> Template | None:
-        text = self.cls.system
-        return (
-            Template(text, f"the system message of {self.name}", self.location("system"))
-            if text
-            else None
-        )
+        return self._template("system", f"the system message of {self.name}", _MESSAGES_METHOD)
 
     @cached_property
     def _gold(self) -> Template | None:
-        text = getattr(self.cls, GOLD, None)
+        return self._template(GOLD, f"gold of {self.name}", _GOLD_METHOD, as_json=True)
+
+    def _template(
+        self, attribute: str, label: str, method: str, *, as_json: bool = False
+    ) -> Template | None:
+        """Return the text of an attribute as a template; None without one."""
+        text = getattr(self.cls, attribute, None)
         if not isinstance(text, str) or not text:
             return None
-        return Template(text, f"gold of {self.name}", self.location(GOLD), as_json=True)
+        return Template(
+            text, label, self.location(attribute), as_json, self._attributes, f"def {method}"
+        )
+
+    @property
+    def _attributes(self) -> frozenset[str]:
+        """What the author's class sets besides its methods and what `Environment` has."""
+        owners = [owner for owner in self.cls.__mro__ if owner not in Environment.__mro__]
+        names = frozenset(name for owner in owners for name in vars(owner))
+        return frozenset(
+            name
+            for name in names - frozenset(dir(Environment))
+            if not name.startswith("_") and not callable(getattr(self.cls, name))
+        )
 
     def _messages(self, row: JsonObject, number: int) -> list[JsonDict] | None:
         """Return the messages of a row; None when the row brings its own."""

@@ -12,6 +12,7 @@ from palestra.config import did_you_mean
 from palestra.errors import InputDataError
 from palestra.schema import JsonDict, doubly_braced, encode_json, is_literal
 from palestra.server.environments.records import RowPlaces
+from palestra.server.method_forms import SELF
 
 MOST_NAMED: Final = 10
 _BRACES: Final = "a brace that is meant as one is written twice: {{ or }}"
@@ -29,6 +30,10 @@ class Template:
     location: str = ""
     as_json: bool = False
     """Whether objects and lists are filled in as JSON, not as Python writes them."""
+    attributes: frozenset[str] = frozenset()
+    """What the author's class sets. A method can use these names as `self.NAME`, the text cannot."""
+    method: str = ""
+    """A method that the author can write instead of the text."""
 
     def check(self, rows: Sequence[Mapping[str, Any]], row_places: RowPlaces) -> None:
         """Raise InputDataError when the text is no template, or rows lack its fields.
@@ -41,6 +46,7 @@ class Template:
             raise InputDataError(f"{self.name} has no field: {is_literal(literal[0])}")
         unknown = [name for name in names if name not in row_fields]
         if unknown and rows:
+            self._refuse_attribute(unknown[0])
             odd = any(not name.isidentifier() for name in unknown)
             near = "" if odd else did_you_mean(unknown[0], row_fields)
             raise InputDataError(
@@ -59,6 +65,17 @@ class Template:
             raise InputDataError(
                 f"{self.location}{self.name} cannot be filled: " + "; ".join(first),
                 hint="" if row_places.files else "rows count from 0",
+            )
+
+    def _refuse_attribute(self, name: str) -> None:
+        """Raise InputDataError when the placeholder `name` is an attribute of the author's class."""
+        of_self = re.search(r"\{self\.(\w+)", self.text) if name == SELF else None
+        attribute = of_self[1] if of_self else name
+        if attribute in self.attributes:
+            raise InputDataError(
+                f"{self.location}{self.name} cannot be filled: it shows fields of the row, and "
+                f"{attribute} is an attribute of the class",
+                hint=f"write a method in its place, which can use self.{attribute}: {self.method}",
             )
 
     def filled(self, row: Mapping[str, Any], number: int) -> str:
