@@ -245,3 +245,85 @@ def test_a_field_with_the_name_of_a_setting_is_filled(tmp_path: Path) -> None:
     [row] = EnvironmentDefinition.of(load_module(file).Sums).rows([{"style": "long"}])
 
     assert row["responses_create_params"]["input"][0]["content"] == "long"
+
+
+WITH_FUNCTION = """from functools import cache
+
+from palestra import Environment, environment
+
+
+{function}
+
+
+{environment}
+"""
+CLASS = """class Sums(Environment):
+    {data}
+    prompt = "{{q}}"
+
+    def verify(self, answer):
+        return 1.0
+"""
+DATA_IS_ROWS = CLASS.format(data="data = rows")
+DECORATED = """@environment(data=rows, prompt="{q}")
+def Sums(answer):
+    return 1.0
+"""
+
+
+def rows_of_source(folder: Path, function: str, environment: str) -> list[Any]:
+    file = folder / "sums.py"
+    file.write_text(WITH_FUNCTION.format(function=function, environment=environment))
+    return list(EnvironmentDefinition.of(load_module(file).Sums).rows())
+
+
+@pytest.mark.parametrize(
+    ("function", "environment", "line"),
+    [
+        ("def rows(split):\n    return [{'q': 'a'}]", DATA_IS_ROWS, 6),
+        ("def rows(split='train'):\n    return [{'q': 'a'}]", DATA_IS_ROWS, 6),
+        ("def rows(self, split):\n    return [{'q': 'a'}]", DATA_IS_ROWS, 6),
+        ("def rows(self, *, split):\n    yield {'q': 'a'}", DATA_IS_ROWS, 6),
+        ("@cache\ndef rows(split):\n    return [{'q': 'a'}]", DATA_IS_ROWS, 6),
+        ("def rows(split):\n    return [{'q': 'a'}]", DECORATED, 6),
+        ("def rows(split):\n    return 1", CLASS.format(data="data = staticmethod(rows)"), 6),
+    ],
+)
+def test_a_parameter_of_data_that_nothing_fills_is_refused_with_its_line(
+    tmp_path: Path, function: str, environment: str, line: int
+) -> None:
+    with pytest.raises(
+        InputDataError, match=rf"sums\.py:{line}: rows is the data of .* its parameter split"
+    ):
+        rows_of_source(tmp_path, function, environment)
+
+
+@pytest.mark.parametrize(
+    ("function", "environment"),
+    [
+        ("def rows(self):\n    return [{'q': 'a'}]", DATA_IS_ROWS),
+        ("def rows(_):\n    return [{'q': 'a'}]", DATA_IS_ROWS),
+        ("def rows(*args):\n    return [{'q': 'a'}]", DATA_IS_ROWS),
+        ("def rows(split='train'):\n    return [{'q': 'a'}]", DECORATED),
+        ("", CLASS.format(data="def data(sums, many=1): return [{'q': 'a'}]")),
+    ],
+)
+def test_a_function_of_data_whose_parameters_are_filled_is_called(
+    tmp_path: Path, function: str, environment: str
+) -> None:
+    assert len(rows_of_source(tmp_path, function, environment)) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [("return []", "no row"), ("yield from []", "no row"), ("rows = [1]", "None")],
+)
+@pytest.mark.parametrize("environment", [DATA_IS_ROWS, DECORATED])
+def test_a_function_of_data_that_returns_no_row_is_named(
+    tmp_path: Path, body: str, problem: str, environment: str
+) -> None:
+    parameters = "self" if environment is DATA_IS_ROWS else ""
+    with pytest.raises(InputDataError, match=rf"sums\.py:6: rows returned {problem}") as raised:
+        rows_of_source(tmp_path, f"def rows({parameters}):\n    {body}", environment)
+
+    assert "yield each row" in raised.value.hint

@@ -41,7 +41,7 @@ from palestra.server.environments.number_comparisons import compared_numbers
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
-from palestra.server.environments.records import RowPlaces, plain_row, rows_of
+from palestra.server.environments.records import RowPlaces, plain_row, refuse_unfilled, rows_of
 from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.row_fields import explained_fields
@@ -440,6 +440,7 @@ class EnvironmentDefinition:
         data = self.cls.data
         if callable(data) and inspect.signature(data).parameters:
             data = self.made(RolloutServices()).data  # a method, which reads settings of `self`
+            refuse_unfilled(data, self.name)
         return rows_of(
             data, folder=self.folder, owner=self.name, cache=cache, location=self.location(DATA)
         )

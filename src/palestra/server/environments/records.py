@@ -2,6 +2,7 @@
 function.
 """
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ import orjson
 
 from palestra.errors import InputDataError
 from palestra.schema import JsonDict, JsonObject, encode_json, json_misfit
+from palestra.server.author_code import layers_of, place_of
+from palestra.server.method_forms import SELF_NAMES
 from palestra.server.own_errors import raising_place
 from palestra.settings import existing_paths
 from palestra.system import shown
@@ -22,6 +25,7 @@ from palestra.system import shown
 HUB: Final = "hf:"
 HUB_DEADLINE_S: Final = 20.0
 """How long the hub may fail without progress: a person waits for the run to begin."""
+_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 logger: Final = logging.getLogger("palestra.server")
 _KINDS: Final = "a list of rows, a table of pandas, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
@@ -44,14 +48,49 @@ def rows_of(
                 hint="write one row a line; the first line of a CSV or TSV names the columns only",
             )
         return file_rows
+    if callable(data):
+        location = place_of(data) or location
     rows = _called(data, owner) if callable(data) else data
     if (records := table_rows(rows)) is not None:
         rows = records
+    if callable(data) and (rows is None or (isinstance(rows, list) and not rows)):
+        raise InputDataError(
+            f"{location}{_name_of(data)} returned {'None' if rows is None else 'no row'}, and it is the "
+            f"data of {owner}",
+            hint="end it with return and a list of rows, or yield each row",
+        )
     if isinstance(rows, Mapping | str) or not isinstance(rows, Iterable):
         raise InputDataError(
             f"{location}data of {owner} is of type {type(rows).__name__}", hint=f"data is {_KINDS}"
         )
     return list(_mappings(rows, owner, location))
+
+
+def refuse_unfilled(function: Callable[..., Any], owner: str) -> None:
+    """Raise InputDataError when the function or bound method that is the `data` of an environment has
+    a parameter that nothing fills.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    unfilled = [p.name for p in parameters if p.default is p.empty and p.kind not in _SPREAD]
+    if inspect.ismethod(function):
+        first = next(iter(inspect.signature(function.__func__).parameters.values()))
+        # A function outside of the class became a method by `data = rows`.
+        owners = function.__qualname__.split(".")[-2:-1]
+        is_method = any(owners == [cls.__name__] for cls in type(function.__self__).__mro__)
+        if first.name not in SELF_NAMES and first.kind not in _SPREAD and not is_method:
+            unfilled = [first.name, *unfilled]
+    if unfilled:
+        name = _name_of(function)
+        raise InputDataError(
+            f"{place_of(function)}{name} is the data of {owner}, and nothing fills its parameter "
+            f"{unfilled[0]}",
+            hint=f"write data = {name}({unfilled[0]}=…), or def {name}(self): with a setting "
+            f"{unfilled[0]} of the class, it reads self.{unfilled[0]}",
+        )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(layers_of(function)[-1], "__name__", "data")
 
 
 def table_rows(value: Any) -> list[Any] | None:
