@@ -100,4 +100,7 @@ def __getattr__(name: str) -> Any:
         from palestra import server
 
         return getattr(server, name)
-    raise AttributeError(f"module 'palestra' has no attribute {name!r}")
+    from palestra.errors import instead_of
+
+    hint = instead_of(name)
+    raise AttributeError(f"module 'palestra' has no attribute {name!r}{hint and f'; {hint}'}")

@@ -274,3 +274,53 @@ def test_the_hint_names_the_base_classes_that_the_file_imports(tmp_path: Path) -
     error = refused(write(tmp_path, "import nemo_gym\n"))
 
     assert "SimpleResourcesServer" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "ours"),
+    [
+        ("from palestra import task", "from palestra import environment"),
+        ("from palestra import Task", "from palestra import Environment"),
+        ("from palestra import Sample", "from palestra import Environment"),
+        ("from palestra import scorer", "`verify` scores"),
+        ("from palestra import Rubric", "`verify` scores"),
+        ("from palestra import solver", "from palestra import Environment"),
+        ("from palestra import SingleTurnEnv", "from palestra import Environment"),
+        ("from palestra import MultiTurnEnv", "from palestra import Environment"),
+        ("from palestra import ToolEnv", "from palestra import Environment"),
+        ("from palestra import load_environment", "from palestra import Environment"),
+        ("from palestra.scorer import match", "`verify` scores"),
+        ("from palestra.dataset import Sample", "from palestra import Environment"),
+    ],
+)
+def test_a_name_of_another_product_is_answered_with_ours(
+    tmp_path: Path, line: str, ours: str
+) -> None:
+    error = refused(write(tmp_path, f"{line}\n"))
+
+    assert "app.py:1 cannot be imported" in error.message
+    assert "the nearest is" not in error.message
+    assert ours in error.hint
+
+
+def test_an_attribute_with_a_name_of_another_product_is_answered_with_ours(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "import palestra\npalestra.task\n"))
+
+    assert "app.py:2 cannot be imported: AttributeError" in error.message
+    assert "from palestra import environment" in error.message
+
+
+@pytest.mark.parametrize(
+    ("limit", "near"),
+    [("timeout", "wall_s"), ("memory", "memory_mib"), ("timeout_s", "wall_s"), ("cpu", "cpu_s")],
+)
+def test_a_limit_that_does_not_exist_is_one_line_with_the_one_that_is_meant(
+    tmp_path: Path, limit: str, near: str
+) -> None:
+    error = refused(write(tmp_path, f"from palestra import Limits\nLimits({limit}=10)\n"))
+
+    assert (
+        f"app.py:2 cannot be imported: ValidationError: Limits: there is no limit {limit!r}; did you "
+        f"mean {near!r}?; the limits: cpu_s, wall_s"
+    ) in error.message
+    assert "\n" not in error.message

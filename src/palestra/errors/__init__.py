@@ -30,6 +30,7 @@ from palestra.errors.extras import (
     MissingExtra,
     ModuleNotProvided,
     NotProvided,
+    instead_of,
     not_provided_text,
     require_extra,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "class_of",
     "excerpt",
     "from_body",
+    "instead_of",
     "mask_error",
     "not_provided_text",
     "readable",

@@ -24,6 +24,7 @@ from palestra.server import (
     class_of,
     refuse_unfinished,
     server_class_of,
+    text_of,
 )
 from palestra.system import file_and_line, on_failure, shown
 
@@ -262,7 +263,7 @@ def _by_package_name(path: Path, root: Path) -> ModuleType | None:
 
 def _said_by(error: BaseException, path: Path) -> str:
     if not isinstance(error, SyntaxError) or not error.filename:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {text_of(error)}"
     elsewhere = f"{file_and_line(Path(error.filename), error.lineno)}: "
     line = f": {error.text.strip()}" if error.text else ""
     return f"{'' if _is_of(error, path) else elsewhere}{type(error).__name__}: {error.msg}{line}"

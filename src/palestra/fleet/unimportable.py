@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from palestra.config import PACKAGE_ROOT, ServerType, nearest
-from palestra.errors import ConfigError, MissingExtra, NotProvided, not_provided_text
+from palestra.errors import ConfigError, MissingExtra, NotProvided, instead_of, not_provided_text
 from palestra.fleet.venvs import REQUIREMENTS, requirements_of, unsatisfied
 from palestra.system import file_and_line
 
@@ -103,11 +103,12 @@ def _not_provided(path: Path, where: str, full_name: str, existing: Iterable[str
     parent, _, last = _public(full_name).rpartition(".")
     owner = "NeMo Gym's" if not full_name.startswith("palestra") else ""
     near = nearest(last, (name for name in existing if not name.startswith("_")))
-    suggestion = f": the nearest is `{parent}.{near}`" if near else ""
+    ours = instead_of(last) if parent == "palestra" else ""
+    suggestion = f": the nearest is `{parent}.{near}`" if near and not ours else ""
     short_name = _public(full_name).removeprefix("nemo_gym.")
     return ConfigError(
         f"{where} cannot be imported: {not_provided_text(short_name, owner)}{suggestion}",
-        hint=_do_without(path),
+        hint=ours or _do_without(path),
     )
 
 

@@ -49,6 +49,20 @@ class SandboxSettings(BaseModel):
 
 
 MIB = 1 << 20
+_LIMIT_NAMES: Final = {
+    "deadline": "wall_s",
+    "max_memory": "memory_mib",
+    "mem": "memory_mib",
+    "memory_gb": "memory_mib",
+    "ram": "memory_mib",
+    "seconds": "wall_s",
+    "threads": "processes",
+    "time": "wall_s",
+    "time_limit": "wall_s",
+    "timeout": "wall_s",
+    "timeout_seconds": "wall_s",
+}
+"""Our names of limits, by those that authors know from elsewhere."""
 
 
 class Limits(BaseModel):
@@ -66,9 +80,13 @@ class Limits(BaseModel):
     def _refuse_unknown(cls, fields: Any) -> Any:
         unknown = sorted(fields.keys() - cls.model_fields) if isinstance(fields, dict) else []
         if unknown:
+            near = _LIMIT_NAMES.get(unknown[0].removesuffix("_s").lower())
+            suggestion = (
+                f"; did you mean {near!r}?" if near else did_you_mean(unknown[0], cls.model_fields)
+            )
             raise ValueError(
-                f"there is no limit {unknown[0]!r}{did_you_mean(unknown[0], cls.model_fields)}; the "
-                f"limits: {', '.join(cls.model_fields)}"
+                f"there is no limit {unknown[0]!r}{suggestion}; the limits: "
+                f"{', '.join(cls.model_fields)}"
             )
         return fields
 

@@ -77,9 +77,14 @@ def text_of(error: BaseException) -> str:
 def _rejection(error: ValidationError | ResponseValidationError) -> str:
     name = error.title if isinstance(error, ValidationError) else "the result"
     fields = [
-        RejectedField("".join(f"/{step}" for step in problem["loc"]), str(problem["msg"]))
+        RejectedField(
+            "".join(f"/{step}" for step in problem["loc"]),
+            str(problem["msg"]).removeprefix("Value error, "),
+        )
         for problem in error.errors()
     ]
+    if len(fields) == 1 and not fields[0].pointer:  # a check of the model itself
+        return f"{name}: {fields[0].sentence}"
     return f"{name} rejects {rejection_text(fields)}"
 
 
