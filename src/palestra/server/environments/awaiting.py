@@ -54,7 +54,7 @@ def refuse_unawaited(code: AuthorCode, name: str, *, has_judge: bool) -> None:
 
 def _judge_calls(tree: FunctionTree) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if _is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
+        if is_service_call(node, frozenset({"judge"})) and isinstance(node, ast.Call):
             yield node
     yield from _unawaited(tree)
 
@@ -68,7 +68,7 @@ def _unawaited(tree: FunctionTree) -> Iterator[ast.Call]:
     is_async = isinstance(tree, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         for value in _values_used(node, is_async=is_async and id(node) not in inner):
-            yield from filter(_is_service_call, _results(value))
+            yield from filter(is_service_call, _results(value))
 
 
 def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
@@ -94,7 +94,7 @@ def _results(node: ast.expr | None) -> Iterator[Any]:
         yield node
 
 
-def _is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
+def is_service_call(node: object, services: frozenset[str] = _SERVICES) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
