@@ -69,9 +69,9 @@ def _compares_response(node: ast.AST) -> bool:
     sides = [node.left, *node.comparators]
     pairs = zip(node.ops, sides[:-1], sides[1:], strict=True)
     return any(
-        (isinstance(op, ast.Eq | ast.NotEq) and (_is_response(left) or _is_response(right)))
-        or (isinstance(op, ast.In | ast.NotIn) and _is_response(right))
-        for op, left, right in pairs
+        (isinstance(op, ast.Eq | ast.NotEq) and (_is_response(first) or _is_response(second)))
+        or (isinstance(op, ast.In | ast.NotIn) and _is_response(second))
+        for op, first, second in pairs
     )
 
 
