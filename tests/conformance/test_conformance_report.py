@@ -1,6 +1,7 @@
 """The report of an examination: findings that are the same, and the gold that an author returns."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,4 +56,7 @@ def test_a_gold_that_cannot_be_used_is_named_as_the_author_wrote_it(
     )
     report = asyncio.run(check_environment(subject, ExaminationLimits(), steps=["gold"]))
 
-    assert [finding.problem for finding in report.checks[0].findings] == [problem]
+    place = f"{Path(__file__).name}:{gold.__code__.co_firstlineno}: "
+    assert [finding.problem.rpartition("/")[2] for finding in report.checks[0].findings] == [
+        place + problem
+    ]

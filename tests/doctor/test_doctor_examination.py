@@ -85,7 +85,7 @@ def test_a_file_that_is_no_jsonl_at_all_is_one_finding(ward: Ward) -> None:
     found = ward.examine(input_jsonl_fpath=name).finding("data.not-json")
 
     assert "line 1: the file is one JSON array" in found["symptom"]
-    assert "jq -c" in found["next_action"]
+    assert "jq -c '.[]'" in found["symptom"]
 
 
 def test_a_row_that_its_environment_refuses_is_found_beside_one_that_is_no_json(

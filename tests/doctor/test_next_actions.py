@@ -264,9 +264,10 @@ def test_what_the_doctor_says_of_a_stale_run_can_be_pasted(
     assert len(read_rows(Path("out/rollouts_reverified.jsonl"))) == 2
 
 
-def test_the_doctor_names_the_file_whose_rows_are_no_json(ward: Ward) -> None:
+def test_the_doctor_names_the_file_and_the_line_that_is_no_json(ward: Ward) -> None:
     name = ward.rows("rows.jsonl", [task(), '{"torn'])
 
-    action = ward.examine(input_jsonl_fpath=name).finding("data.not-json")["next_action"]
+    found = ward.examine(input_jsonl_fpath=name).finding("data.not-json")
 
-    assert f"`jq -c '.[]' {name}`" in action
+    [evidence] = found["evidence"]
+    assert (Path(evidence["source"]).name, evidence["line"]) == (name, 2)

@@ -27,6 +27,7 @@ from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.attribute_types import refuse_wrong_values
 from palestra.server.environments.awaiting import refuse_unawaited
+from palestra.server.environments.code_slips import refuse_slips_in_code
 from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of, made
 from palestra.server.environments.method_calls import (
     refuse_positional_only,
@@ -191,6 +192,7 @@ class EnvironmentDefinition:
             if self.has(name):
                 has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
                 refuse_unawaited(self._code(name), name, has_judge=has_judge)
+                refuse_slips_in_code(self.plain(name), self._code(name), name)
         self._refuse_wrong_calls()
         limit = cls.max_turns
         if limit is not None and (
