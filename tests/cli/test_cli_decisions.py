@@ -65,6 +65,15 @@ def test_compare_says_which_run_is_better(world: World, runs: tuple[str, str]) -
     assert " output_tokens      12     15.5     15.5      +0.0 " in done.out
 
 
+def test_compare_is_not_sure_where_the_interval_includes_0(world: World) -> None:
+    pair = [write_run(world, name, lambda _, n=n: n, tasks=6) for name, n in (("a", 0), ("b", 3))]
+
+    out = world.run("palestra", "compare", *pair).out
+
+    assert "B is probably better than A: reward +0.7500 [-0.0" in out
+    assert "mid-p = 0.0156. The interval includes 0, so these are too few tasks to be sure." in out
+
+
 def test_compare_lists_what_fell(world: World, runs: tuple[str, str]) -> None:
     out = world.run("palestra", "compare", runs[1], runs[0]).out
 
