@@ -46,6 +46,13 @@ def reverify_rows(args: ReverifyArgs, overrides: list[str]) -> tuple[int, Reveri
 def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int:
     """Print the accounting, the table of changes and the files; return the exit code."""
     failed: dict[str, int] = result["failed"]
+    # The result of a finished re-verification may have been written before there was this count.
+    if differing := result.get("conversation_differs"):
+        notice(
+            f"warning: in {amount(differing, 'row')} the user says something else now than the model "
+            f"saw, or the conversation ends elsewhere (first: {result['first_conversation_differs']}): "
+            "their rewards are of the old conversation; only new rollouts have the new one"
+        )
     if not args.as_json:
         _show_changes(result)
         for path in paths.all():
