@@ -425,6 +425,33 @@ def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, st
     )
 
 
+def test_scores_of_two_prompts_need_names(world: World, runs: tuple[str, str]) -> None:
+    other = write_run(world, "d", lambda _: 4, prompt="brief")
+    allowed = "--allow-different-rows"
+
+    refused = world.run("palestra", "scores", runs[0], other, allowed).refused()
+    named = world.run("palestra", "scores", f"a={runs[0]}", f"d={other}", allowed, "--json").out
+
+    assert "12 of 12 tasks have another prompt or row: they are not seeds of one model" in refused
+    assert "`palestra scores plain=A verbose=B --allow-different-rows`" in refused
+    assert [m["pass_1"]["mean"] for m in json.loads(named)["models"]] == [50.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [("compare", "compares them anyway"), ("scores", "scores plain=A verbose=B")],
+)
+def test_leaving_tasks_out_is_not_advised_where_all_differ(
+    world: World, runs: tuple[str, str], command: str, advice: str
+) -> None:
+    other = write_run(world, "d", lambda _: 4, prompt="brief")
+
+    refused = world.run("palestra", command, runs[0], other).refused()
+
+    assert advice in refused
+    assert "--allow-unmatched" not in refused
+
+
 def test_a_path_with_an_equals_sign_is_a_path(world: World) -> None:
     write_run(world, "lr=0.1", lambda _: 2)
     found = json.loads(world.run("palestra", "scores", "lr=0.1/rollouts.jsonl", "--json").out)
