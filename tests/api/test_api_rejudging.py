@@ -78,6 +78,20 @@ def test_another_judge_scores_the_kept_answers(
     assert (again.result["verified"], again.failed) == (1, 0)
 
 
+def test_what_the_judge_was_asked_is_shown_as_text(
+    unjudged: Run, judge: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = unjudged.reverify(judge=judge)
+
+    show(ShowArgs(subject=str(again.output), rollout="0:0"))
+
+    out = capsys.readouterr().out
+    assert "judge, question 2 of 2: [[A=B]]\n[user]\n" in out
+    assert "\n[assistant]\n  Equal.\n  [[A=B]]\n" in out
+    assert "judge_evaluations" not in out
+    assert "[system]" not in out
+
+
 def test_the_advice_after_a_judge_failure_is_a_command_that_names_the_judge(unjudged: Run) -> None:
     words = command_in(unjudged.failures()[0].remedy)
 
