@@ -46,6 +46,11 @@ def reverify_rows(args: ReverifyArgs, overrides: list[str]) -> tuple[int, Reveri
 def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int:
     """Print the accounting, the table of changes and the files; return the exit code."""
     failed: dict[str, int] = result["failed"]
+    if not args.as_json:
+        _show_changes(result)
+        for path in paths.all():
+            if path.exists():
+                say(f"  {shown(path)}")
     # The result of a finished re-verification may have been written before there was this count.
     if differing := result.get("conversation_differs"):
         notice(
@@ -53,11 +58,6 @@ def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int
             f"saw, or the conversation ends elsewhere (first: {result['first_conversation_differs']}): "
             "their rewards are of the old conversation; only new rollouts have the new one"
         )
-    if not args.as_json:
-        _show_changes(result)
-        for path in paths.all():
-            if path.exists():
-                say(f"  {shown(path)}")
     if not failed:
         return 0
     kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
