@@ -9,6 +9,7 @@ import pytest
 import palestra
 from palestra import Run
 from palestra.api import prepared_reverification
+from palestra.cli.reverifying import reverify
 from palestra.cli.showing import show
 from palestra.errors import ConfigError, InputDataError, KnownCause
 from palestra.settings import ReverifyArgs, ShowArgs
@@ -76,6 +77,39 @@ def test_another_judge_scores_the_kept_answers(
     again = unjudged.reverify(fresh_judge=fresh_judge, judge=judge)
 
     assert (again.result["verified"], again.failed) == (1, 0)
+
+
+def test_what_the_judge_was_asked_is_shown_as_text(
+    unjudged: Run, judge: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = unjudged.reverify(judge=judge)
+
+    show(ShowArgs(subject=str(again.output), rollout="0:0"))
+
+    out = capsys.readouterr().out
+    assert "judge, question 2 of 2: [[A=B]]\n[user]\n" in out
+    assert "\n[assistant]\n  Equal.\n  [[A=B]]\n" in out
+    assert "judge_evaluations" not in out
+    assert "[system]" not in out
+
+
+@pytest.mark.parametrize("rollouts", ["out/run.jsonl", "out/run_failures.jsonl"])
+def test_the_first_failure_names_the_file_of_its_line(
+    unjudged: Run, capsys: pytest.CaptureFixture[str], rollouts: str
+) -> None:
+    with scripted_endpoint("blah", "blah") as junk:
+        reverify(
+            ReverifyArgs(
+                rollouts=Path(rollouts),
+                with_failures=rollouts == "out/run.jsonl",
+                environment="judged.py",
+                judge=f"vllm:scripted@{junk.url}",
+                output=Path("new.jsonl"),
+            ),
+            [],
+        )
+
+    assert "the first: line 1 of out/run_failures.jsonl: " in capsys.readouterr().err
 
 
 def test_the_advice_after_a_judge_failure_is_a_command_that_names_the_judge(unjudged: Run) -> None:

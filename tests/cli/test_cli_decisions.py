@@ -65,6 +65,15 @@ def test_compare_says_which_run_is_better(world: World, runs: tuple[str, str]) -
     assert " output_tokens      12     15.5     15.5      +0.0 " in done.out
 
 
+def test_compare_is_not_sure_where_the_interval_includes_0(world: World) -> None:
+    pair = [write_run(world, name, lambda _, n=n: n, tasks=6) for name, n in (("a", 0), ("b", 3))]
+
+    out = world.run("palestra", "compare", *pair).out
+
+    assert "B is probably better than A: reward +0.7500 [-0.0" in out
+    assert "mid-p = 0.0156. The interval includes 0, so these are too few tasks to be sure." in out
+
+
 def test_compare_lists_what_fell(world: World, runs: tuple[str, str]) -> None:
     out = world.run("palestra", "compare", runs[1], runs[0]).out
 
@@ -414,6 +423,33 @@ def test_scores_that_make_no_sense_are_refused(world: World, runs: tuple[str, st
         "have a different prompt or row"
         in world.run("palestra", "scores", runs[0], other).refused()
     )
+
+
+def test_scores_of_two_prompts_need_names(world: World, runs: tuple[str, str]) -> None:
+    other = write_run(world, "d", lambda _: 4, prompt="brief")
+    allowed = "--allow-different-rows"
+
+    refused = world.run("palestra", "scores", runs[0], other, allowed).refused()
+    named = world.run("palestra", "scores", f"a={runs[0]}", f"d={other}", allowed, "--json").out
+
+    assert "12 of 12 tasks have another prompt or row: they are not seeds of one model" in refused
+    assert "`palestra scores plain=A verbose=B --allow-different-rows`" in refused
+    assert [m["pass_1"]["mean"] for m in json.loads(named)["models"]] == [50.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [("compare", "compares them anyway"), ("scores", "scores plain=A verbose=B")],
+)
+def test_leaving_tasks_out_is_not_advised_where_all_differ(
+    world: World, runs: tuple[str, str], command: str, advice: str
+) -> None:
+    other = write_run(world, "d", lambda _: 4, prompt="brief")
+
+    refused = world.run("palestra", command, runs[0], other).refused()
+
+    assert advice in refused
+    assert "--allow-unmatched" not in refused
 
 
 def test_a_path_with_an_equals_sign_is_a_path(world: World) -> None:

@@ -268,7 +268,10 @@ def test_rows_that_fail_are_counted_and_inputs_asked_for(
 
     told = capsys.readouterr()
     assert "2 rows = 1 verified + 1 failed" in told.out
-    assert "1 of 2 rows could not be verified (data_error 1); the first: line 2" in told.err
+    assert (
+        "1 of 2 rows could not be verified (data_error 1); the first: line 2 of run.jsonl: "
+        in told.err
+    )
     assert "pass their file with --inputs FILE" in told.err
     assert (len(rows()), len(rows("new_failures.jsonl"))) == (1, 1)
 

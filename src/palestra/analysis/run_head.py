@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from palestra.errors import InputDataError
-from palestra.rollouts import Manifest, read_manifest
-from palestra.schema import JsonDict, JsonObject, RunPaths, with_compressed
+from palestra.rollouts import Manifest, manifest_of_verifiers, read_manifest
+from palestra.schema import JsonDict, JsonObject, RunPaths, read_jsonl, with_compressed
 
 _FILE_ENVIRONMENT: Final = "environment_file"
 _MODEL_SETTINGS: Final = ("model", "openai_model", "model_name", "deployment")
 _MODEL: Final = "responses_api_models"
 _RESOURCES: Final = "resources_servers"
+_AGENT: Final = "responses_api_agents"
 _DIGEST_CHARACTERS: Final = 12
+_MOST_FILES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class RunHead:
     settings: Mapping[str, Any]
     """Sampling parameters, repeats, prompt template and the settings of the environment."""
     verifier: str
-    """The digest of the environment's code; empty for code that ships with Palestra."""
+    """The digest of the environment's code, with the names of its files where they are known; empty
+    for code that ships with Palestra."""
     selected_from: str
     """The runs by whose rewards the tasks were chosen; empty without one."""
 
@@ -55,8 +58,8 @@ class RunHead:
             command=manifest.command,
             settings=dict(_settings_that_matter(manifest)),
             verifier=", ".join(
-                str(digest)[:_DIGEST_CHARACTERS]
-                for name, digest in (_object(semantics.get("code"))).items()
+                _digest_text(digests)
+                for name, digests in (_object(semantics.get("code"))).items()
                 if _servers(manifest).get(name, {}).get("type") == _RESOURCES
             ),
             selected_from=", ".join(map(str, manifest.selected_from)),
@@ -74,21 +77,34 @@ class RunHead:
 
 
 def run_head(rollouts: Sequence[Path]) -> RunHead:
-    """Return the head of a run from the manifest beside its rollouts. Without a manifest, only the
-    time is known: that at which the inputs were written.
+    """Return the head of a run from the manifest beside its rollouts. For re-verified rollouts it is
+    what the re-verification records, and the model that the first row names. Without a manifest,
+    only the time is known: that at which the inputs were written.
     """
     paths = RunPaths(rollouts[0])
     try:
         manifest = read_manifest(paths.manifest)
     except InputDataError:
-        manifest = Manifest("", {}, 0, 0, "")
+        verifiers = manifest_of_verifiers(paths.output)
+        manifest = verifiers or Manifest("", {}, 0, 0, "")
     head = RunHead.of(manifest)
+    if not head.model and head.environment:
+        head = replace(head, model=_model_of_rows(paths.output))
     if head.started_at is not None:
         return head
     inputs = with_compressed(paths.materialized_inputs)
     if not manifest.version or inputs is None:
         return head
     return replace(head, started_at=_time(inputs.stat().st_mtime))
+
+
+def _model_of_rows(rollouts: Path) -> str:
+    """Return the model that the first row names; empty without one."""
+    try:
+        line = next(read_jsonl(rollouts), None)
+    except (InputDataError, OSError):
+        return ""
+    return "" if line is None else str(_object(line.row.get("response")).get("model") or "")
 
 
 def environments_of(manifest: Manifest) -> list[str]:
@@ -98,8 +114,12 @@ def environments_of(manifest: Manifest) -> list[str]:
 
 
 def environment_servers(manifest: Manifest) -> dict[str, JsonDict]:
-    """Return the resources servers that a run's agents refer to, by name."""
+    """Return the resources servers that a run's agents refer to, by name. Where no agent is recorded,
+    as of a re-verification, all.
+    """
     servers = _servers(manifest)
+    if not any(server.get("type") == _AGENT for server in servers.values()):
+        return resources_servers(manifest)
     agent_name = manifest.semantics.get("agent_name")
     agents = [servers[agent_name]] if agent_name in servers else list(servers.values())
     names = [_reference(agent, "resources_server") for agent in agents]
@@ -154,6 +174,15 @@ def _servers(manifest: Manifest) -> dict[str, JsonDict]:
 def _object(value: Any) -> JsonObject:
     """Return `value` when it is an object; else an empty one."""
     return value if isinstance(value, Mapping) else {}
+
+
+def _digest_text(digests: Any) -> str:
+    """Return the short digest of a server's code. `digests`: one, or one for each file."""
+    if not isinstance(digests, Mapping):
+        return str(digests)[:_DIGEST_CHARACTERS]
+    texts = [f"{file} {str(digest)[:_DIGEST_CHARACTERS]}" for file, digest in digests.items()]
+    further = len(texts) - _MOST_FILES
+    return ", ".join(texts[:_MOST_FILES]) + (f" and {further} more" if further > 0 else "")
 
 
 def _reference(server: JsonObject, setting: str) -> str:

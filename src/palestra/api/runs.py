@@ -330,9 +330,14 @@ def scores_of_runs(
     )
     notices += [f"{side.name}: {text}" for side in sides for text in side.frame.notices]
     by_name: dict[str, list[SeedRun]] = {}
+    unnamed: dict[str, list[ComparedRun]] = {}
     for (name, _), side in zip(named_paths, sides, strict=True):
         seed = _seed_run(name, side)
         by_name.setdefault(seed.name, []).append(seed)
+        if not name:
+            unnamed.setdefault(seed.name, []).append(side)
+    for model, sides_of_model in unnamed.items():
+        _refuse_different_seeds(model, sides_of_model, tasks)
     if k is None:
         fewest, name = min((most_rollouts(seeds, tasks), name) for name, seeds in by_name.items())
         k = min(fewest, _K)
@@ -357,6 +362,7 @@ def _shared_tasks(
             next_side,
             allow_unmatched=allow_unmatched,
             allow_different_rows=allow_different_rows,
+            anyway=f"scores them beside each other when each has a name (`{_NAMED}`)",
         )
         notices += [f"{next_side.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
@@ -364,6 +370,27 @@ def _shared_tasks(
     if not tasks:
         raise InputDataError("no task is in all of the runs")
     return tasks, notices
+
+
+_NAMED: Final = "palestra scores plain=A verbose=B --allow-different-rows"
+
+
+def _refuse_different_seeds(
+    model: str, sides: Sequence[ComparedRun], tasks: Sequence[TaskIndex]
+) -> None:
+    """Raise InputDataError: runs without a name, so of one model, have different rows. A mean over
+    them would be of no prompt.
+    """
+    first = sides[0]
+    for side in sides[1:]:
+        differing = sum(first.fingerprints[task] != side.fingerprints[task] for task in tasks)
+        if differing:
+            raise InputDataError(
+                f"{first.rollouts} and {side.rollouts} are both of the model {model}, and "
+                f"{differing} of {len(tasks)} tasks have another prompt or row: they are not seeds of "
+                "one model",
+                hint=f"name each run: `{_NAMED}`; runs of one name are its seeds",
+            )
 
 
 def _seed_run(name: str, side: ComparedRun) -> SeedRun:

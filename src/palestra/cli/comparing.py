@@ -19,7 +19,6 @@ from palestra.cli.tables import markdown_table, print_table
 from palestra.errors import ConfigError
 from palestra.settings import CompareArgs
 
-SIGNIFICANT = 0.05
 GATE_FAILED = 1
 _P = "mid-p"
 """The name of the p-value: of a sign-flip test that counts patterns as far as the result half."""
@@ -57,8 +56,9 @@ def verdict(reward: MetricComparison) -> str:
     change = reward.difference.value
     interval = "" if reward.difference.low is None else f" {_interval(reward.difference, 4)}"
     numbers = f"reward {change:+.4f}{interval}, {_p_value(reward.p_value, _P)}."
-    if reward.p_value <= SIGNIFICANT:
-        return f"B is {'better' if change > 0 else 'worse'} than A: {numbers}"
+    if reward.conclusion:
+        doubt = f" {reward.doubt[0].upper()}{reward.doubt[1:]}." if reward.doubt else ""
+        return f"B is {reward.conclusion} than A: {numbers}{doubt}"
     sentence = f"No difference shown: {numbers}"
     if reward.minimum_detectable is None:
         return sentence

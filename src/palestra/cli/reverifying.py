@@ -11,7 +11,7 @@ from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import print_table
 from palestra.engine import truncated_and_empty
 from palestra.errors import Outcome, RunFailed
-from palestra.rollouts import ReverifyPaths
+from palestra.rollouts import ReverifyPaths, failures_beside, holds_failures
 from palestra.schema import JsonObject, read_jsonl
 from palestra.settings import JUDGE_OPTION, ReverifyArgs
 from palestra.system import shown
@@ -39,7 +39,7 @@ def reverify_rows(args: ReverifyArgs, overrides: list[str]) -> tuple[int, Reveri
             if prepared.paths.partial.exists():
                 notice(f"hint: {prepared.how_to_continue}")
             return stopped.exit_code, None
-    code = _report(result, args, prepared.paths)
+    code = _report(result, prepared.args, prepared.paths)
     return code, Reverified(prepared.paths.output, result)
 
 
@@ -51,12 +51,19 @@ def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int
         for path in paths.all():
             if path.exists():
                 say(f"  {shown(path)}")
+    # The result of a finished re-verification may have been written before there was this count.
+    if differing := result.get("conversation_differs"):
+        notice(
+            f"warning: in {amount(differing, 'row')} the user says something else now than the model "
+            f"saw, or the conversation ends elsewhere (first: {result['first_conversation_differs']}): "
+            "their rewards are of the old conversation; only new rollouts have the new one"
+        )
     if not failed:
         return 0
     kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
     notice(
         f"error: {sum(failed.values())} of {result['rows']} rows could not be verified ({kinds}); "
-        f"the first: {_first_failure(paths.failures)}"
+        f"the first: {_first_failure(paths.failures, args.rollouts)}"
     )
     notice(f"hint: {_failure_hint(failed, args)}")
     return RunFailed.exit_code
@@ -118,9 +125,16 @@ def _two_means(changes: JsonObject) -> str:
     )
 
 
-def _first_failure(failures: Path) -> str:
+def _first_failure(failures: Path, rollouts: Path) -> str:
+    """Return the place and the message of the first failure. `rollouts`: the file that was verified;
+    beside it is the file of the answers that the run itself could not verify.
+    """
     line = next(read_jsonl(failures), None)
-    return "" if line is None else f"line {line.row['line']}: {line.row['message']}"
+    if line is None:
+        return ""
+    is_beside = line.row.get("of_failures") and not holds_failures(rollouts)
+    file = failures_beside(rollouts) if is_beside else rollouts
+    return f"line {line.row['line']} of {shown(file)}: {line.row['message']}"
 
 
 def _failure_hint(failed: Mapping[str, int], args: ReverifyArgs) -> str:

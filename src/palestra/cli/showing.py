@@ -19,7 +19,7 @@ from palestra.cli.tables import MOST_MESSAGES, plain_console, print_table
 from palestra.cli.transcripts import print_entries, print_fields, print_heading, print_tools
 from palestra.config import MASK
 from palestra.errors import ConfigError, InputDataError, PalestraError
-from palestra.schema import CREATE_PARAMS, RunPaths
+from palestra.schema import CREATE_PARAMS, JUDGE_EVALUATIONS, RunPaths
 from palestra.settings import ShowArgs
 from palestra.system import shown
 
@@ -275,9 +275,15 @@ def show_rollout(record: RolloutRecord, subject: str) -> None:
     if record.transcript:
         print_heading("transcript" if record.result is not None else "answer that was kept")
         print_entries(record.transcript)
-    if record.reported:
+    judged = record.judged
+    reported = {k: v for k, v in record.reported.items() if k != JUDGE_EVALUATIONS or not judged}
+    if reported:
         print_heading("what the verifier reports")
-        print_fields(record.reported)
+        print_fields(reported)
+    for number, exchange in enumerate(judged, start=1):
+        verdict = f": {exchange.verdict}" if exchange.verdict else ""
+        print_heading(f"judge, question {number} of {len(judged)}{verdict}")
+        print_entries([*exchange.question, *exchange.reply])
     for attempt in record.attempts:
         print_heading(f"attempt {attempt.number} failed: {attempt.failure_class}")
         fields = {

@@ -13,7 +13,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.schema import EMPTY_ANSWER, REWARD_COMPONENTS, ROLLOUT_INDEX, TASK_INDEX, JsonObject
+from palestra.schema import (
+    CONVERSATION_DIFFERS,
+    EMPTY_ANSWER,
+    REWARD_COMPONENTS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    JsonObject,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,7 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 REWARD = "reward"
 RESPONSE = "response"
-INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER})
+INDICES = frozenset({TASK_INDEX, ROLLOUT_INDEX, EMPTY_ANSWER, CONVERSATION_DIFFERS})
 """Numbers and booleans in rows that are not measurements."""
 
 LARGEST_EXACT = 2.0**53

@@ -28,6 +28,7 @@ from palestra.rollouts import announcement_of, ask_collection, why_unscored
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
+    JUDGE_EVALUATIONS,
     JUDGE_QUESTION,
     REWARD_COMPONENTS,
     ROLLOUT_INDEX,
@@ -51,6 +52,7 @@ _PROTOCOL: Final = frozenset(
     {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, REWARD_COMPONENTS, "reward", "response", "agent_ref"}
 )
 
+_OF_THE_SYSTEM: Final = frozenset({"system", "developer"})
 _MESSAGE: Final = re.compile(r'"message": ?"((?:[^"\\]|\\["\\/bfnrt])*)"')
 """The message of an error in JSON, which may be cut off after it."""
 
@@ -137,6 +139,23 @@ class RolloutRecord:
         return {k: v for k, v in added if k not in _PROTOCOL and self.row.get(k) != v}
 
     @property
+    def judged(self) -> list["JudgedQuestion"]:
+        """The questions that the verifier asked the judge, in order; empty without any, and where
+        they have another form.
+        """
+        evaluations = self.reported.get(JUDGE_EVALUATIONS)
+        if not isinstance(evaluations, list) or not all(map(_is_exchange, evaluations)):
+            return []
+        return [
+            JudgedQuestion(
+                [entry for entry in prompt_entries(fields) if entry.kind not in _OF_THE_SYSTEM],
+                output_entries(fields),
+                str(fields.get("verdict_label") or ""),
+            )
+            for fields in evaluations
+        ]
+
+    @property
     def prompt(self) -> Entries:
         """What the model was asked."""
         return prompt_entries(self.row)
@@ -190,6 +209,21 @@ class RolloutRecord:
             "remedy": self.remedy,
             "row": dict(self.row),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuestion:
+    """A question to the judge without the words of its system, the judge's reply, and the verdict
+    that was read from it: empty when unknown.
+    """
+
+    question: Sequence[Entry]
+    reply: Sequence[Entry]
+    verdict: str
+
+
+def _is_exchange(evaluation: Any) -> bool:
+    return isinstance(evaluation, Mapping) and {CREATE_PARAMS, "response"} <= evaluation.keys()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.analysis import Estimate, GroupSummary, RunHead, RunSummary, load_run, summarize
+from palestra.analysis import (
+    Estimate,
+    GroupSummary,
+    RunHead,
+    RunSummary,
+    load_run,
+    run_head,
+    summarize,
+)
 from palestra.errors import ConfigError, PalestraError
 from palestra.rollouts import (
     Manifest,
@@ -141,7 +149,7 @@ def _entry(
         outputs[0] if len(outputs) == 1 else Path(os.path.commonpath([o.parent for o in outputs]))
     )
     heads = [RunHead.of(manifest) for _, manifest in group if manifest is not None]
-    head = heads[0] if heads else None
+    head = heads[0] if heads else run_head(outputs)
     recorded_times = [head.started_at for head in heads if head.started_at is not None]
     started_at = min(recorded_times) if recorded_times else min(map(_inputs_written_at, outputs))
     if first is None and with_compressed(group[0][0]) is not None:
@@ -163,8 +171,8 @@ def _entry(
         state = RunState.RUNNING
     return RunEntry(
         path=path,
-        environment=head.environment if head else "",
-        model=head.model if head else "",
+        environment=head.environment,
+        model=head.model,
         state=state,
         requested=requested,
         scored=scored,
@@ -173,7 +181,7 @@ def _entry(
         interval=counts.interval,
         started_at=started_at,
         problem=problem,
-        selected_from=head.selected_from if head else "",
+        selected_from=head.selected_from,
     )
 
 

@@ -93,12 +93,14 @@ def pair_tasks(
     allow_unmatched: bool = False,
     allow_different_rows: bool = False,
     by_rows: bool = False,
+    anyway: str = "compares them anyway",
 ) -> Pairs:
     """Return the tasks that both runs have, matched by task index and by the fingerprint of their
     rows.
 
     Raises InputDataError: a task is in one run only, or its rows differ between the runs.
     `allow_unmatched` leaves such tasks out; `allow_different_rows` pairs tasks by index alone.
+    `anyway`: what `allow_different_rows` does for the caller, for the hint.
     `by_rows`: where the runs number the same rows differently, as after a selection, tasks are
     matched by their rows alone.
     """
@@ -118,7 +120,7 @@ def pair_tasks(
     different = [task for task in tasks if a.fingerprints[task] != b.fingerprints[in_b[task]]]
     if different and not allow_different_rows:
         if not allow_unmatched:
-            raise _different(a, b, different, len(tasks))
+            raise _different(a, b, different, len(tasks), anyway)
         excluded = set(different)
         tasks = [task for task in tasks if task not in excluded]
         notices.append(
@@ -126,7 +128,7 @@ def pair_tasks(
             "and are left out"
         )
         if not tasks:
-            raise _different(a, b, different, len(different), left_out=True)
+            raise _different(a, b, different, len(different), anyway)
     elif different:
         notices.append(f"{len(different)} tasks are paired although their rows differ")
     tasks_of_b = [in_b[task] for task in tasks]
@@ -193,21 +195,19 @@ def _different(
     b: ComparedRun,
     different: Sequence[TaskIndex],
     shared: int,
-    *,
-    left_out: bool = False,
+    anyway: str,
 ) -> InputDataError:
-    """Return the error for shared tasks with different rows. `left_out`: whether such tasks were left
-    out, so that none remained.
-    """
+    """Return the error for the `different` ones of `shared` tasks."""
     tasks_named = ", ".join(f"{task} ({_what_differs(a, b, task)})" for task in different[:SHOWN])
     ellipsis = ", …" if len(different) > SHOWN else ""
     moved = _moved(a, b, {task: task for task in different})
-    leave_out = "" if left_out else f"{ALLOW_UNMATCHED} leaves these tasks out; "
+    # Where all tasks differ, none would remain.
+    leave_out = "" if len(different) == shared else f"{ALLOW_UNMATCHED} leaves these tasks out; "
     hint = (
         _of_moved(moved)
         if moved
-        else f"{leave_out}{ALLOW_DIFFERENT_ROWS} compares them anyway, for example two prompt "
-        "templates over one dataset"
+        else f"{leave_out}{ALLOW_DIFFERENT_ROWS} {anyway}, for example two prompt templates over one "
+        "dataset"
     )
     return InputDataError(
         f"{len(different)} of {shared} tasks have a different prompt or row in {b.rollouts} than "

@@ -5,6 +5,7 @@ A.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Final
 
 import orjson
 
@@ -13,6 +14,9 @@ from palestra.analysis.report.markup import html_table
 from palestra.errors import InputDataError
 from palestra.metrics import TaskIndex
 from palestra.schema import JsonDict
+
+SIGNIFICANT: Final = 0.05
+"""The largest p-value that shows a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,28 @@ class MetricComparison:
     all values are 0 or 1."""
     requested: Requested | None
     """The bounds over all requested rollouts; None when no value is missing."""
+
+    @property
+    def conclusion(self) -> str:
+        """`better` or `worse` for B, where both the interval and the p-value show it; with
+        `probably ` before it where only one of both does; empty where neither does.
+        """
+        change, low, high = self.difference.value, self.difference.low, self.difference.high
+        by_test = self.p_value <= SIGNIFICANT
+        by_interval = by_test if low is None or high is None else low > 0 or high < 0
+        if not by_test and not by_interval:
+            return ""
+        word = "better" if change > 0 else "worse"
+        return word if by_test and by_interval else f"probably {word}"
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against a conclusion with `probably`; empty for every other conclusion."""
+        if not self.conclusion.startswith("probably"):
+            return ""
+        if self.p_value <= SIGNIFICANT:
+            return "the interval includes 0, so these are too few tasks to be sure"
+        return f"mid-p is above {SIGNIFICANT:g}, so these are too few tasks to be sure"
 
 
 @dataclass(frozen=True, slots=True)

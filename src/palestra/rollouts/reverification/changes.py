@@ -89,6 +89,10 @@ class Changes:
 
     by_environment: dict[str, RewardChanges] = field(default_factory=dict)
     first: list[JsonDict] = field(default_factory=list)
+    differing: int = 0
+    """The number of rows in which today's environment says something else than the model saw."""
+    first_differing: str = ""
+    """The place of the first of these rows."""
 
     def verified(self, row: StoredRow, reward: float) -> None:
         """Count a row that got a new reward."""
@@ -104,6 +108,11 @@ class Changes:
                 }
             )
 
+    def conversation_differs(self, row: StoredRow) -> None:
+        """Count a row whose user says something else today, or ends earlier or later."""
+        self.first_differing = self.first_differing or row.place()
+        self.differing += 1
+
     def failed(self, row: StoredRow) -> None:
         """Count a row that could not be verified."""
         self._of(row).failed += 1
@@ -117,4 +126,6 @@ class Changes:
         return {
             "environments": {name: changes.as_json() for name, changes in environments},
             "first_changed": self.first,
+            "conversation_differs": self.differing,
+            "first_conversation_differs": self.first_differing or None,
         }

@@ -16,7 +16,7 @@ import orjson
 
 from palestra.errors import CallError, InputDataError, KnownCause, Outcome, Phrase, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
-from palestra.rollouts.manifest import differences
+from palestra.rollouts.manifest import Manifest, differences
 from palestra.rollouts.results import described
 from palestra.rollouts.stale import StaleRun
 from palestra.schema import (
@@ -279,6 +279,19 @@ def read_manifest(path: Path) -> JsonDict:
             f"{path} cannot be read as the record of what was verified ({error!r})",
             hint="start again with --overwrite",
         ) from error
+
+
+def manifest_of_verifiers(output: Path) -> Manifest | None:
+    """Return what the re-verification that wrote `output` records of its servers; None when `output`
+    is not that of a re-verification, or its manifest cannot be read.
+    """
+    path = ReverifyPaths(output).manifest
+    try:
+        fields = read_manifest(path)
+        verifiers = dict(fields["made_from"]["verifiers"])
+    except (InputDataError, KeyError, TypeError, ValueError):
+        return None
+    return Manifest("", verifiers, 0, 0, str(fields.get("palestra_version") or ""))
 
 
 def rows_to_verify(output: Path) -> int | None:

@@ -16,6 +16,7 @@ from palestra.rollouts.reverification.task_rows import IDENTITY, FoundTaskRows, 
 from palestra.rollouts.reverification.unverified import UnverifiedAnswers
 from palestra.schema import (
     AGENT_REF,
+    CONVERSATION_DIFFERS,
     CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
@@ -105,6 +106,7 @@ _OF_THE_VERDICT = frozenset(
         PREVIOUS_REWARD,
         JUDGE_REPLAY,
         EMPTY_ANSWER,
+        CONVERSATION_DIFFERS,
         OUTSIDE_REWARD_RULES,
         UNUSED_WEIGHTS,
     }

@@ -32,6 +32,7 @@ from palestra.rollouts.reverification.files import Origin, Partial, is_failure, 
 from palestra.rollouts.reverification.stored import RESPONSE, StoredRow
 from palestra.rollouts.reverification.task_rows import IDENTITY
 from palestra.schema import (
+    CONVERSATION_DIFFERS,
     CREATE_PARAMS,
     EMPTY_ANSWER,
     FAILURE_CLASS,
@@ -62,35 +63,62 @@ async def replay_tools(peer: Peer, output: Any) -> None:
         await peer.call_tool(name, arguments)
 
 
-async def replay_turns(peer: Peer, response: JsonObject) -> None:
+async def replay_turns(peer: Peer, response: JsonObject, max_turns: int | None = None) -> bool:
     """Run a trajectory's tool calls, and send each turn without calls to `/step`, in order.
 
-    A turn that was cut off was never sent. Raises `CallError`: a call fails.
+    A turn that was cut off was never sent. Return whether the environment says the same as it did:
+    the same text after each turn, and the end after the last one. `max_turns`: the limit of today's
+    environment. Raises `CallError`: a call fails.
     """
+    from palestra.server import Step
+
     output = response.get("output")
     items = (
         [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
     )
     outputs = [item for item in items if item.get("type") == CALL_OUTPUT]
     turns = list(_turns(items))
-    for number, turn in enumerate(turns, start=1):
+    is_same = True
+    for number, (turn, heard) in enumerate(turns, start=1):
+        is_last, at_limit = number == len(turns), max_turns is not None and number >= max_turns
+        if not is_last and at_limit:
+            is_same = False
         if any(item.get("type") == CALL for item in turn):
             await replay_tools(peer, [*turn, *outputs])
-        elif number < len(turns) or response.get("incomplete_details") is None:
-            await peer.notify("/step", {"response": {**response, "output": turn}})
+        elif not is_last or response.get("incomplete_details") is None:
+            step = await peer.call("/step", {"response": {**response, "output": turn}}, Step)
+            goes_on = not (step.terminated or step.truncated or at_limit)
+            says = step.observation if goes_on else None
+            is_same = is_same and says == heard
+    return is_same
 
 
-def _turns(items: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
-    """Yield the items of each turn of the model, without what the environment said between them."""
+def _turns(items: Iterable[JsonObject]) -> Iterator[tuple[list[JsonObject], str | None]]:
+    """Yield the items of each turn of the model, and what the user said after it: None for nothing."""
     turn: list[JsonObject] = []
+    heard: str | None = None
+    is_over = False
     for item in items:
-        if item.get("type") != CALL_OUTPUT and item.get("role") != "user":
-            turn.append(item)
-        elif turn:
-            yield turn
-            turn = []
+        is_user = item.get("role") == "user"
+        if item.get("type") == CALL_OUTPUT or is_user:
+            is_over = bool(turn)
+            if is_user and turn:
+                heard = (heard or "") + _text_of(item.get("content"))
+            continue
+        if is_over:
+            yield turn, heard
+            turn, heard, is_over = [], None, False
+        turn.append(item)
     if turn:
-        yield turn
+        yield turn, heard
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a message's content: a text, or a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 
 def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
@@ -143,10 +171,14 @@ class ReverifyLimits:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A row with its new reward. `line`: the result row as JSON."""
+    """A row with its new reward. `line`: the result row as JSON.
+
+    `conversation_differs`: see the field `CONVERSATION_DIFFERS`.
+    """
 
     ending: ScoredEnding
     line: bytes
+    conversation_differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +391,7 @@ class Verifier:
 
     async def _verify(self, stored: StoredRow) -> Verified:
         peer = self._client.peer(stored.server)
+        is_same = True
         fields = stored.task_fields()
         sessions, replay = self._sessions, {} if self._fresh_judge else {JUDGE_REPLAY: True}
         turned = stored.server in sessions.turned
@@ -366,15 +399,20 @@ class Verifier:
         if turned or replayed or stored.server in sessions.forced:
             # `start`, tools and replies may ask a judge, too.
             judge_fields = replay if JUDGE_EVALUATIONS in fields else {}
-            await peer.notify("/seed_session", {**fields, **judge_fields})
-        if turned:
-            await replay_turns(peer, stored.row[RESPONSE])
-        elif replayed:
+            seed = {**fields, **judge_fields}
+            if turned:
+                from palestra.server import Seeded
+
+                max_turns = (await peer.call("/seed_session", seed, Seeded)).max_turns
+                is_same = await replay_turns(peer, stored.row[RESPONSE], max_turns)
+            else:
+                await peer.notify("/seed_session", seed)
+        if replayed:
             await replay_tools(peer, stored.row[RESPONSE]["output"])
         verify_fields = self._parsed(stored)
         body = {**fields, **verify_fields, **replay}
         result = await peer.call("/verify", body, VerifyResponse)
-        return _verified(stored, fields_of(result), verify_fields)
+        return _verified(stored, fields_of(result), verify_fields, differs=not is_same)
 
     def _parsed(self, stored: StoredRow) -> JsonDict:
         """Return the request parameters and the response: as objects for an environment in this
@@ -402,7 +440,9 @@ def _row_identity(stored: StoredRow) -> RowIdentity:
     )
 
 
-def _verified(stored: StoredRow, fields: JsonDict, verify_fields: JsonObject) -> Verified:
+def _verified(
+    stored: StoredRow, fields: JsonDict, verify_fields: JsonObject, *, differs: bool
+) -> Verified:
     raise_if_marked(fields)
     reward = reward_in(fields)
     for name, sent_value in verify_fields.items():
@@ -415,7 +455,9 @@ def _verified(stored: StoredRow, fields: JsonDict, verify_fields: JsonObject) ->
     row = {**fields, "reward": reward, PREVIOUS_REWARD: stored.previous, **stored.identity()}
     if ending.empty:
         row[EMPTY_ANSWER] = True
-    return Verified(ending, line_of(row))
+    if differs:
+        row[CONVERSATION_DIFFERS] = True
+    return Verified(ending, line_of(row), differs)
 
 
 def _unverified(stored: StoredRow, failure: JsonObject) -> Unverified:
@@ -488,6 +530,8 @@ class _Tally:
         if isinstance(result, Verified):
             self.accounting.score(result.ending)
             self.changes.verified(row, result.ending.reward)
+            if result.conversation_differs:
+                self.changes.conversation_differs(row)
         else:
             self.accounting.fail(result.outcome)
             self.changes.failed(row)
@@ -531,6 +575,7 @@ def _read_back(line: bytes, row: StoredRow) -> Verified | Unverified | None:
                 if row_fields["line"] == row.line
                 else None
             )
-        return Verified(ending_in(row_fields, reward_in(row_fields)), b"")
+        differs = row_fields.get(CONVERSATION_DIFFERS) is True
+        return Verified(ending_in(row_fields, reward_in(row_fields)), b"", differs)
     except (ValueError, KeyError, AttributeError, CallError):
         return None

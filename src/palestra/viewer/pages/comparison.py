@@ -11,7 +11,7 @@ import numpy as np
 from palestra.analysis import (
     ComparedRun,
     Comparison,
-    Estimate,
+    MetricComparison,
     RegressionGate,
     RunCounts,
     comparison_of,
@@ -98,7 +98,7 @@ def _page(
     )
     try:
         gate = judge_comparison(comparison)
-        passed, verdict = gate.passed, _answer(comparison.reward.difference, gate)
+        passed, verdict = gate.passed, _answer(comparison.reward, gate)
     except InputDataError as error:
         passed, verdict = False, error.message
     return ComparePage(
@@ -130,15 +130,16 @@ def _page(
     )
 
 
-def _answer(difference: Estimate, gate: RegressionGate) -> str:
+def _answer(reward: MetricComparison, gate: RegressionGate) -> str:
     """Return whether B is better than A; the gate's reason when too little is known to say."""
-    low, high = difference.low, difference.high
+    low, high = reward.difference.low, reward.difference.high
     if low is None or high is None or not (gate.passed or high < 0):
         return gate.reason
-    numbers = f"reward {difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
-    if low > 0:
-        return f"B is better: {numbers}"
-    return f"B is worse: {numbers}" if high < 0 else f"no significant difference: {numbers}"
+    numbers = f"reward {reward.difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
+    if not reward.conclusion:
+        return f"no significant difference: {numbers}"
+    doubt = f"; {reward.doubt}" if reward.doubt else ""
+    return f"B is {reward.conclusion}: {numbers}{doubt}"
 
 
 def _counts(request: PageRequest, side: _Side, counts: RunCounts) -> SideCounts:
