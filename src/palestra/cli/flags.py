@@ -62,6 +62,7 @@ def settings_command(
     *models: str,
     name: str | None = None,
     required: bool = True,
+    optional: Sequence[str] = (),
     without: Sequence[str] = (),
     cls: type[TyperCommand] = TyperCommand,
     **settings: Any,
@@ -69,7 +70,8 @@ def settings_command(
     """Add a function to `group` as a command. Its first parameter receives the flags of `models`.
 
     `models`: names in `palestra.settings`, or `module:Class`. `required`: a setting without a
-    default must be a flag; else it may also be an override. `without`: settings that get no flag.
+    default must be a flag; else it may also be an override. `optional`: those that `function` may
+    fill itself. `without`: settings that get no flag.
     `cls` and `settings`: the same as for a Typer command.
     """
 
@@ -81,7 +83,9 @@ def settings_command(
         def flags() -> dict[str, inspect.Parameter]:
             parameters: dict[str, inspect.Parameter] = {}
             for model in models:
-                for parameter in parameters_of(imported(model), required=required):
+                for parameter in parameters_of(
+                    imported(model), required=required, optional=optional
+                ):
                     if parameter.name not in without:
                         parameters.setdefault(parameter.name, parameter)
             return parameters
@@ -187,7 +191,7 @@ def _refuse_contradictions(
 
 
 def parameters_of(
-    model: "type[BaseModel]", *, required: bool = True
+    model: "type[BaseModel]", *, required: bool = True, optional: Sequence[str] = ()
 ) -> Iterator[inspect.Parameter]:
     """Yield one Typer parameter for each field that has a description: own fields first, then
     inherited.
@@ -196,11 +200,12 @@ def parameters_of(
     fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
     for name, field in sorted(fields, key=lambda item: item[0] not in own_fields):
         if field.description:
+            must_be_flag = required and name not in optional
             yield inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=... if required and field.is_required() else None,
-                annotation=_annotation(name, field, required=required),
+                default=... if must_be_flag and field.is_required() else None,
+                annotation=_annotation(name, field, required=must_be_flag),
             )
 
 
