@@ -41,6 +41,8 @@ Flags = dict[str, Any]
 """The flags that the user gave, by the names of the settings."""
 OVERRIDES: Final = "overrides"
 """The parameter of the commands that take overrides."""
+OWN_SETTINGS: Final = "own_settings"
+"""The setting `--set` of the commands that run an environment in one file."""
 AS_JSON: Final = "as_json"
 """The setting `--json` of the commands that can print their result as one JSON document."""
 JsonFlag = Annotated[
@@ -155,6 +157,8 @@ def _command(
         used = {name: value for name in flags if (value := values.pop(name)) is not None}
         if used and (overrides := values.get(OVERRIDES)):
             _refuse_contradictions(used, overrides, models)
+        if OWN_SETTINGS in flags and values.get(OVERRIDES):
+            _refuse_settings(values[OVERRIDES])
         with stdout_for_json() if used.get(AS_JSON) else nullcontext():
             function(used, **values)
 
@@ -168,6 +172,16 @@ def _command(
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(**settings)(call)
     return typer.main.get_command(app)
+
+
+def _refuse_settings(overrides: Sequence[str]) -> None:
+    """Exit with an error when an override is a setting of an environment in one file."""
+    from palestra.cli.setting_words import refuse_settings_among
+
+    try:
+        refuse_settings_among(overrides, sys.argv[1:])
+    except ConfigError as error:
+        fail(error)
 
 
 def _refuse_contradictions(
