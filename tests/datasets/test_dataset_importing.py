@@ -148,6 +148,16 @@ def test_a_chat_of_empty_messages_is_named() -> None:
         ColumnMapping().row({"messages": [{"role": "user", "content": ""}]})
 
 
+def test_a_reversed_mapping_is_answered_with_the_right_one() -> None:
+    with pytest.raises(ValueError, match="--map question=problem"):
+        ColumnMapping({"problem": "question"}).row({"problem": "Two?", "solution": "2"})
+
+
+def test_a_blank_in_the_header_is_named() -> None:
+    with pytest.raises(ValueError, match="the header has a blank before 'target'"):
+        ColumnMapping({"right": "target"}).row({"question": "Two?", " target": "2"})
+
+
 def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(InputDataError, match=r"no column 'anwser'; did you mean 'answer'\?"):
         imported(

@@ -37,7 +37,7 @@ class ColumnMapping:
         if not isinstance(record, Mapping):
             raise ValueError("is not an object")  # noqa: TRY004  # data, not code
         columns = {**self.fields, **({EXPECTED_ANSWER: self.answer} if self.answer else {})}
-        mapped = {name: _value(record, column) for name, column in columns.items()}
+        mapped = {name: _value(record, column, name) for name, column in columns.items()}
         unmapped = {name: value for name, value in record.items() if name not in columns.values()}
         row = {**unmapped, **mapped}
         if guess and not self.answer and EXPECTED_ANSWER not in row:
@@ -51,12 +51,22 @@ class ColumnMapping:
         return _request_first(_asking(row))
 
 
-def _value(record: JsonObject, column: str) -> Any:
+def _value(record: JsonObject, column: str, field_name: str) -> Any:
     if column in record:
         return record[column]
     value: Any = record
     for step in column.split("."):
         if not isinstance(value, Mapping) or step not in value:
+            if field_name in record and field_name != EXPECTED_ANSWER:
+                raise ValueError(
+                    f"has no column {column!r}, but {field_name!r}; write --map FIELD=COLUMN, such "
+                    f"as --map {column}={field_name}"
+                )
+            if padded := next((name for name in record if name.strip() == column), None):
+                side = "before" if padded != padded.lstrip() else "after"
+                raise ValueError(
+                    f"has no column {column!r}: the header has a blank {side} {column!r}"
+                )
             near = nearest(column, record)
             raise ValueError(
                 f"has no column {column!r}" + (f"; did you mean {near!r}?" if near else "")
