@@ -158,6 +158,13 @@ def test_a_blank_in_the_header_is_named() -> None:
         ColumnMapping({"right": "target"}).row({"question": "Two?", " target": "2"})
 
 
+def test_a_misspelt_field_of_a_prompt_names_the_nearest_one() -> None:
+    mapping = ColumnMapping(prompt=PromptTemplate("{qestion}"))
+
+    with pytest.raises(ValueError, match="did you mean 'question'"):
+        mapping.row({"question": "Two?", "solution": "2"})
+
+
 def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(InputDataError, match=r"no column 'anwser'; did you mean 'answer'\?"):
         imported(
