@@ -206,6 +206,6 @@ def test_a_text_setting_may_hold_a_comma_and_an_equals_sign(world: World) -> Non
 def test_the_name_of_a_file_without_its_suffix_is_answered_with_the_file(
     world: World, command: str
 ) -> None:
-    world.write("game.py", GAME)
+    world.write("c1.py", GAME)
 
-    assert "did you mean 'game.py'?" in world.run("palestra", command, "game").refused()
+    assert "did you mean 'c1.py'?" in world.run("palestra", command, "c1").refused()
