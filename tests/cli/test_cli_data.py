@@ -117,6 +117,87 @@ def test_files_of_a_glob_are_imported_into_one_output_that_is_named(world: World
     assert [row["expected_answer"] for row in world.rows("rows.jsonl")] == ["1", "2"]
 
 
+def file_environment(world: World, field: str, prompt: str = "{question}") -> str:
+    """Write an environment in one file whose `verify` takes `field`, and return its name."""
+    world.write(
+        "quiz.py",
+        "from palestra import Environment\n"
+        "class Quiz(Environment):\n"
+        "    data = 'not_yet.csv'\n"
+        f"    prompt = {prompt!r}\n"
+        f"    def verify(self, answer, {field}):\n"
+        f"        return answer == {field}\n",
+    )
+    return "quiz.py"
+
+
+def import_for_file(world: World, table: str, *arguments: str) -> Done:
+    world.write("t.csv", table)
+    return world.run("palestra", "dataset", "import", "t.csv", "--env", "quiz.py", *arguments)
+
+
+def test_rows_for_an_environment_in_one_file_keep_the_fields_it_takes(world: World) -> None:
+    file_environment(world, "target")
+
+    done = import_for_file(
+        world, "problem,solution\nTwo?,2\n", "--map", "question=problem", "--map", "target=solution"
+    )
+
+    assert done.code == 0, done.err
+    [row] = world.rows("t_rows.jsonl")
+    assert row["target"] == "2"
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Two?"}]
+
+
+def test_a_usual_name_of_answers_is_the_expected_answer_where_a_file_takes_it(world: World) -> None:
+    file_environment(world, "expected_answer")
+
+    done = import_for_file(world, "question,answer\nTwo?,2\n")
+
+    assert done.code == 0, done.err
+    assert [row["expected_answer"] for row in world.rows("t_rows.jsonl")] == ["2"]
+
+
+def test_rows_without_a_field_that_a_file_takes_are_refused_before_writing(world: World) -> None:
+    file_environment(world, "target")
+
+    done = import_for_file(world, "question,solution\nTwo?,2\n", "--answer", "solution")
+
+    assert "asks for 'target', which no row has" in done.refused()
+    assert "--map FIELD=solution" in done.err
+    assert "t_rows.jsonl" not in world.files()
+
+
+def test_a_row_that_a_file_asks_nothing_is_named_by_its_line(world: World) -> None:
+    file_environment(world, "target")
+
+    done = import_for_file(world, "question,target\nTwo?,2\n\n,5\n")
+
+    assert "line 4: the prompt is empty" in done.refused()
+    assert "t_rows.jsonl" not in world.files()
+
+
+def test_a_prompt_beside_that_of_a_file_is_refused(world: World) -> None:
+    file_environment(world, "target")
+    world.write("prompt.yaml", "user: 'Now {question}'\n")
+
+    done = import_for_file(world, "question,target\nTwo?,2\n", "--prompt", "prompt.yaml")
+
+    assert "--prompt has no effect: quiz.py has a prompt of its own" in done.refused()
+
+
+def test_a_file_without_a_prompt_gets_that_of_the_import(world: World) -> None:
+    file_environment(world, "target", prompt="")
+    world.write("prompt.yaml", "user: 'Now {question}'\n")
+
+    done = import_for_file(world, "question,target\nTwo?,2\n", "--prompt", "prompt.yaml")
+
+    assert done.code == 0, done.err
+    [row] = world.rows("t_rows.jsonl")
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Now Two?"}]
+    assert row["target"] == "2"
+
+
 def test_prompts_are_rendered_for_the_rows_of_a_glob(world: World) -> None:
     world.write("prompt.yaml", "user: '{question}?'\n")
     world.write("a1.jsonl", '{"question": "one"}\n')

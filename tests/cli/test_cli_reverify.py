@@ -404,3 +404,23 @@ def test_the_command_refuses_tasks_in_one_clear_error(world: World) -> None:
 
     assert "holds tasks, not rollouts" in done.refused()
     assert world.files() == ["tasks.jsonl"]
+
+
+def test_the_run_may_stand_without_its_flag(world: World) -> None:
+    world.write("run.jsonl", "")
+
+    by_flag = world.run("palestra", "reverify", "--rollouts", "run.jsonl", "-o", "x.jsonl")
+    by_word = world.run("palestra", "reverify", "run.jsonl", "-o", "x.jsonl")
+
+    assert by_word.refused() == by_flag.refused()
+
+
+def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
+    world: World,
+) -> None:
+    done = world.run("palestra", "reverify", "out/run.jsonl", "lenient.py")
+
+    assert done.refused() == (
+        "error: --output is required\n"
+        "hint: palestra reverify out/run.jsonl lenient.py --output run_reverified.jsonl\n"
+    )

@@ -157,3 +157,55 @@ def test_an_output_that_is_a_folder_has_no_hint_about_the_input(world: World, pr
 
     assert "is a folder, and should be a file that ends with .jsonl" in message
     assert "hint" not in message
+
+
+GAME = """
+from palestra import Environment
+
+class Game(Environment):
+    data = [{"question": "x", "target": "1"}]
+    prompt = "{question}"
+    tries: int = 1
+    easy: bool = False
+    style: str = ""
+
+    def verify(self, answer, target):
+        return target in answer
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("--tries", "2"), "there is no option --tries: write --set tries=2"),
+        (("--tries=2",), "there is no option --tries: write --set tries=2"),
+        (("--easy", "--model", "local"), "there is no option --easy: write --set easy=VALUE"),
+        (("--judge-model", "x"), "there is no option --judge-model: write --judge MODEL"),
+        (("--set", "tries=2,easy=true"), "--set tries=2 --set easy=true"),
+        (("--set", "tries=2", "easy=true"), "hint: --set easy=true"),
+    ],
+)
+def test_a_setting_of_a_file_is_answered_with_set(
+    world: World, words: tuple[str, ...], remedy: str
+) -> None:
+    world.write("game.py", GAME)
+
+    assert remedy in world.run("palestra", "eval", "game.py", *words).refused()
+
+
+def test_a_text_setting_may_hold_a_comma_and_an_equals_sign(world: World) -> None:
+    world.write("game.py", GAME)
+
+    done = world.run("palestra", "verify-env", "game.py", "--set", "style=a,tries=2")
+
+    assert "error: g" in done.err
+    assert "--set" not in done.err
+
+
+@pytest.mark.parametrize("command", ["eval", "verify-env", "test"])
+def test_the_name_of_a_file_without_its_suffix_is_answered_with_the_file(
+    world: World, command: str
+) -> None:
+    world.write("c1.py", GAME)
+
+    assert "did you mean 'c1.py'?" in world.run("palestra", command, "c1").refused()

@@ -124,6 +124,47 @@ def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["q.jsonl"]
 
 
+@pytest.mark.parametrize("template", ["", "{question}", "{question}\nEnd with: Final answer"])
+def test_an_empty_question_is_named_and_nothing_is_written(tmp_path: Path, template: str) -> None:
+    prompt = PromptTemplate(template) if template else None
+    source = written(tmp_path / "t.csv", "question,answer\nTwo?,2\n ,5\n")
+
+    with pytest.raises(InputDataError, match="line 3: /question is empty"):
+        imported(source, ColumnMapping(prompt=prompt))
+
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_prompt_may_show_an_empty_field_beside_its_question() -> None:
+    mapping = ColumnMapping(prompt=PromptTemplate("{instruction}\n{input}"))
+
+    row = mapping.row({"instruction": "Count to two.", "input": ""})
+
+    assert asked(row) == [("user", "Count to two.\n")]
+
+
+def test_a_chat_of_empty_messages_is_named() -> None:
+    with pytest.raises(ValueError, match="/messages has only empty messages"):
+        ColumnMapping().row({"messages": [{"role": "user", "content": ""}]})
+
+
+def test_a_reversed_mapping_is_answered_with_the_right_one() -> None:
+    with pytest.raises(ValueError, match="--map question=problem"):
+        ColumnMapping({"problem": "question"}).row({"problem": "Two?", "solution": "2"})
+
+
+def test_a_blank_in_the_header_is_named() -> None:
+    with pytest.raises(ValueError, match="the header has a blank before 'target'"):
+        ColumnMapping({"right": "target"}).row({"question": "Two?", " target": "2"})
+
+
+def test_a_misspelt_field_of_a_prompt_names_the_nearest_one() -> None:
+    mapping = ColumnMapping(prompt=PromptTemplate("{qestion}"))
+
+    with pytest.raises(ValueError, match="did you mean 'question'"):
+        mapping.row({"question": "Two?", "solution": "2"})
+
+
 def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(InputDataError, match=r"no column 'anwser'; did you mean 'answer'\?"):
         imported(

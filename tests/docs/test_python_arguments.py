@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import re
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,3 +140,25 @@ def test_a_model_of_a_provider_that_does_not_exist_is_refused() -> None:
         palestra.Model("openia:gpt")
 
     assert caught.value.message.startswith("name 'openia:gpt'")
+
+
+def test_a_setting_of_a_file_is_answered_with_settings(tmp_path: Path) -> None:
+    file = tmp_path / "game.py"
+    file.write_text(
+        "from palestra import Environment\nclass Game(Environment):\n    tries: int = 1\n"
+    )
+
+    with pytest.raises(UnknownArgument) as raised:
+        palestra.evaluate(str(file), tries=2)  # type: ignore[call-arg]
+
+    assert "write settings={'tries': 2}" in raised.value.message
+
+
+def test_a_setting_of_a_class_is_answered_with_settings() -> None:
+    class Game(palestra.Environment):
+        tries: int = 1
+
+    with pytest.raises(UnknownArgument) as raised:
+        palestra.evaluate(Game, tries=2)  # type: ignore[call-arg]
+
+    assert "write settings={'tries': 2}" in raised.value.message

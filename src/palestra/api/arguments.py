@@ -21,7 +21,8 @@ from typing import get_type_hints as type_hints
 
 import numpy as np
 
-from palestra.config import did_you_mean
+from palestra.authoring import environments_in_file
+from palestra.config import NamedFile, did_you_mean
 from palestra.errors import (
     BadInput,
     ConfigError,
@@ -110,7 +111,7 @@ def checks_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     def checked_values(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         __tracebackhide__ = True
-        _refuse_unknown(_public_name(function), names, kwargs)
+        _refuse_unknown(_public_name(function), names, kwargs, args)
         _refuse_missing(_public_name(function), signature, args, kwargs)
         # What a method returns may be known to type checkers alone.
         types = hints() if kwargs or args[names[:1] == ["self"] :] else {}
@@ -146,7 +147,7 @@ def checks_names(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         __tracebackhide__ = True
-        _refuse_unknown(_public_name(function), names, kwargs)
+        _refuse_unknown(_public_name(function), names, kwargs, args)
         _refuse_missing(_public_name(function), signature, args, kwargs)
         return function(*args, **kwargs)
 
@@ -158,17 +159,49 @@ def _public_name(function: Callable[..., Any]) -> str:
     return function.__name__.removeprefix("list_")
 
 
-def _refuse_unknown(function_name: str, names: Iterable[str], arguments: Iterable[str]) -> None:
-    """Raise UnknownArgument: a function with parameters of these names lacks one of `arguments`."""
+def _refuse_unknown(
+    function_name: str,
+    names: Iterable[str],
+    arguments: Mapping[str, Any],
+    positional: Sequence[Any] = (),
+) -> None:
+    """Raise UnknownArgument: a function with parameters of these names lacks one of `arguments`.
+
+    `positional`: the arguments without a name; the first may be an environment.
+    """
     __tracebackhide__ = True
     keywords = [name for name in names if name != "self"]
     for name in arguments:
         if name not in keywords:
             raise UnknownArgument(
-                f"{function_name} has no argument {name!r}{_advice(name, keywords)}",
+                f"{function_name} has no argument {name!r}"
+                + (
+                    _setting_advice(name, keywords, arguments, positional)
+                    or _advice(name, keywords)
+                ),
                 argument=name,
                 hint=f"its arguments: {', '.join(keywords)}",
             )
+
+
+def _setting_advice(
+    name: str, keywords: Sequence[str], arguments: Mapping[str, Any], positional: Sequence[Any]
+) -> str:
+    """Return `settings` with a setting of the environment that an unknown argument names; empty when
+    the environment is not a Python file with that setting, or a class with it.
+    """
+    if not {"environment", "settings"} <= {*keywords}:
+        return ""
+    environment = positional[0] if positional else arguments.get("environment")
+    if isinstance(environment, type):
+        names = {field for cls in environment.__mro__ for field in inspect.get_annotations(cls)}
+    else:
+        file = NamedFile.parse(str(environment))
+        environments = [] if file is None else environments_in_file(Path(file.path))
+        names = {field for item in environments for field, *_ in item.settings}
+    value = arguments[name]
+    text = repr(value) if isinstance(value, bool | int | float | str) else "…"
+    return f"; write settings={{{name!r}: {text}}}" if name in names else ""
 
 
 def _advice(name: str, keywords: Sequence[str]) -> str:

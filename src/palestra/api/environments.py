@@ -236,6 +236,11 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
             hint="one colon stands before the class, or the function, of a file",
         )
     own_names = _own_environments()
+    if (file := f"{target_name}.py") in own_names:
+        raise ConfigError(
+            f"there is no environment {target_name!r}; did you mean {file!r}?",
+            hint="an environment in one file is named by its file",
+        )
     near = nearest(target_name, own_names) or nearest(target_name, _environments())
     yours = f"yours here: {', '.join(own_names)}; " if own_names else ""
     raise ConfigError(

@@ -314,6 +314,8 @@ def server_folder(folder_name: str) -> Path:
     first = Path(folder_name).parts[:1]
     tree = first[0] if first and first[0] in SERVER_TREES else RESOURCES
     apps = (app for root in roots for app in (root / tree).glob("*/app.py"))
+    if (file := Path(f"{folder_name}.py")).is_file():
+        raise ConfigError(f"{folder_name} is not a server's folder; did you mean {str(file)!r}?")
     near = nearest(Path(folder_name).name, {app.parent.name for app in apps})
     raise ConfigError(
         f"{folder_name} is not a server's folder" + (f"; did you mean {near!r}?" if near else ""),

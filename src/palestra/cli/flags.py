@@ -41,6 +41,8 @@ Flags = dict[str, Any]
 """The flags that the user gave, by the names of the settings."""
 OVERRIDES: Final = "overrides"
 """The parameter of the commands that take overrides."""
+OWN_SETTINGS: Final = "own_settings"
+"""The setting `--set` of the commands that run an environment in one file."""
 AS_JSON: Final = "as_json"
 """The setting `--json` of the commands that can print their result as one JSON document."""
 JsonFlag = Annotated[
@@ -62,6 +64,7 @@ def settings_command(
     *models: str,
     name: str | None = None,
     required: bool = True,
+    optional: Sequence[str] = (),
     without: Sequence[str] = (),
     cls: type[TyperCommand] = TyperCommand,
     **settings: Any,
@@ -69,7 +72,8 @@ def settings_command(
     """Add a function to `group` as a command. Its first parameter receives the flags of `models`.
 
     `models`: names in `palestra.settings`, or `module:Class`. `required`: a setting without a
-    default must be a flag; else it may also be an override. `without`: settings that get no flag.
+    default must be a flag; else it may also be an override. `optional`: those that `function` may
+    fill itself. `without`: settings that get no flag.
     `cls` and `settings`: the same as for a Typer command.
     """
 
@@ -81,7 +85,9 @@ def settings_command(
         def flags() -> dict[str, inspect.Parameter]:
             parameters: dict[str, inspect.Parameter] = {}
             for model in models:
-                for parameter in parameters_of(imported(model), required=required):
+                for parameter in parameters_of(
+                    imported(model), required=required, optional=optional
+                ):
                     if parameter.name not in without:
                         parameters.setdefault(parameter.name, parameter)
             return parameters
@@ -151,6 +157,8 @@ def _command(
         used = {name: value for name in flags if (value := values.pop(name)) is not None}
         if used and (overrides := values.get(OVERRIDES)):
             _refuse_contradictions(used, overrides, models)
+        if OWN_SETTINGS in flags and values.get(OVERRIDES):
+            _refuse_settings(values[OVERRIDES])
         with stdout_for_json() if used.get(AS_JSON) else nullcontext():
             function(used, **values)
 
@@ -164,6 +172,16 @@ def _command(
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(**settings)(call)
     return typer.main.get_command(app)
+
+
+def _refuse_settings(overrides: Sequence[str]) -> None:
+    """Exit with an error when an override is a setting of an environment in one file."""
+    from palestra.cli.setting_words import refuse_settings_among
+
+    try:
+        refuse_settings_among(overrides, sys.argv[1:])
+    except ConfigError as error:
+        fail(error)
 
 
 def _refuse_contradictions(
@@ -187,7 +205,7 @@ def _refuse_contradictions(
 
 
 def parameters_of(
-    model: "type[BaseModel]", *, required: bool = True
+    model: "type[BaseModel]", *, required: bool = True, optional: Sequence[str] = ()
 ) -> Iterator[inspect.Parameter]:
     """Yield one Typer parameter for each field that has a description: own fields first, then
     inherited.
@@ -196,11 +214,12 @@ def parameters_of(
     fields = model.__pydantic_fields__.items()  # a pydantic dataclass has them, too
     for name, field in sorted(fields, key=lambda item: item[0] not in own_fields):
         if field.description:
+            must_be_flag = required and name not in optional
             yield inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=... if required and field.is_required() else None,
-                annotation=_annotation(name, field, required=required),
+                default=... if must_be_flag and field.is_required() else None,
+                annotation=_annotation(name, field, required=must_be_flag),
             )
 
 

@@ -2,15 +2,16 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from palestra.api import doors_of_agents
+from palestra.api import EvaluationTarget, doors_of_agents, find_target
 from palestra.cli.console import masking, notice, say, warn_all
+from palestra.cli.file_imports import rows_for_file
 from palestra.cli.transfers import patience_of, transfers
-from palestra.config import ConfigTree, ResolvedConfig, ServerType
+from palestra.config import ConfigTree, NamedFile, ResolvedConfig, ServerType
 from palestra.datasets import (
     ColumnMapping,
     RowEndpoint,
@@ -23,8 +24,9 @@ from palestra.datasets import (
     write_rows,
 )
 from palestra.errors import ConfigError
-from palestra.schema import JsonDict, read_jsonl
+from palestra.schema import JsonDict, Line, read_jsonl
 from palestra.settings import (
+    EvalArgs,
     HubDownload,
     ImportArgs,
     RenderArgs,
@@ -47,11 +49,19 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     prompt_file = existing_path(args.prompt) if args.prompt else None
     prompt = load_prompt(prompt_file) if prompt_file else None
     columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
-    config = _config(args.environment, overrides)
+    in_file = args.environment if NamedFile.parse(args.environment or "") else None
+    # An environment in one file is loaded with the rows, which it is to make.
+    config = _config(None if in_file else args.environment, overrides, quiet=bool(in_file))
     with masking(config.secrets | credentials_in(os.environ)), _sources(args, config) as sources:
         output = args.output or _usual_output(sources)
+        reader: Callable[[Path], Iterable[Line]] = records_of
+        make: Callable[[Any], JsonDict] = columns.row
+        if in_file:
+            file_rows = rows_for_file(in_file, sources, columns, overrides)
+            config = _config_of(file_rows.target, overrides)
+            reader, make = file_rows.of, dict
         written = write_rows(
-            sources, records_of, columns.row, output, doors=_doors(config), prompt=prompt_file
+            sources, reader, make, output, doors=_doors(config), prompt=prompt_file
         )
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
     say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
@@ -105,16 +115,21 @@ def _fields(maps: Sequence[str]) -> dict[str, str]:
     return fields
 
 
-def _config(environment: str | None, overrides: list[str]) -> ResolvedConfig:
-    extra: dict[str, Any] = {}
+def _config(environment: str | None, overrides: list[str], *, quiet: bool) -> ResolvedConfig:
+    """Return the configuration of an environment. `quiet`: without the warnings about it."""
+    target = None
     if environment is not None:
-        from palestra.api import find_target
-        from palestra.settings import EvalArgs
-
         target = find_target(EvalArgs(target=environment), overrides, notice)
-        extra = {**target.extra, "config_paths": list(target.configs)}
+    return _config_of(target, overrides, quiet=quiet)
+
+
+def _config_of(
+    target: EvaluationTarget | None, overrides: list[str], *, quiet: bool = False
+) -> ResolvedConfig:
+    extra = {} if target is None else {**target.extra, "config_paths": list(target.configs)}
     config = load(overrides, ng=False, extra=extra, require_all=False, required=())
-    warn_all(config.warnings)
+    if not quiet:
+        warn_all(config.warnings)
     return config
 
 

@@ -24,6 +24,7 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "-n": "--limit N",
     "-r": "--repeats N",
     "--epochs": "--repeats N",
+    "--judge-model": "--judge MODEL",
     "--max-connections": "--concurrency N",
     "--num-examples": "--limit N",
     "--rollouts-per-example": "--repeats N",
@@ -74,7 +75,7 @@ def _message(error: Any, arguments: list[str]) -> str:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        return _no_such_option(error)
+        return _no_such_option(error, arguments)
     if kind == "MissingParameter" and parameter is not None:
         return f"{_name(parameter, [])} is required"
     if kind == "BadParameter" and parameter is not None:
@@ -109,7 +110,7 @@ def _paths(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
         yield from _paths(command, (*above, name))
 
 
-def _no_such_option(error: Any) -> str:
+def _no_such_option(error: Any, arguments: list[str]) -> str:
     """Return the message about an option that does not exist, with the one to write instead."""
     if error.option_name.startswith("--mail-") and _takes(error, "--sbatch"):
         directive = error.option_name.removeprefix("--")
@@ -118,11 +119,19 @@ def _no_such_option(error: Any) -> str:
         return f"there is no option {error.option_name}: write {flag}"
     if words := _words_for(error):
         return f"there is no option {error.option_name}: write {words}"
+    if _takes(error, "--set") and (words := _as_setting(error, arguments)):
+        return f"there is no option {error.option_name}: write {words}"
     from palestra.config import nearest
 
     near = nearest(error.option_name, error.possibilities or (), cutoff=_MISSPELT)
     suggestion = f"; did you mean {near}?" if near else ""
     return f"there is no option {error.option_name}{suggestion}"
+
+
+def _as_setting(error: Any, arguments: list[str]) -> str:
+    from palestra.cli.setting_words import option_as_setting
+
+    return option_as_setting(error.option_name, arguments)
 
 
 def _words_for(error: Any) -> str:

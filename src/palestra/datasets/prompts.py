@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from palestra.config import line_at, line_of_error
+from palestra.config import did_you_mean, line_at, line_of_error
 from palestra.errors import ConfigError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
 from palestra.system import file_and_line, shown
@@ -76,7 +76,8 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
         )
     if missing := template.missing(row):
         braces = "" if all(name.isidentifier() for name in missing) else f"; {WRITE_BRACES}"
-        raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{braces}")
+        near = did_you_mean(missing[0], row.keys() - {CREATE_PARAMS})
+        raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{near}{braces}")
     text = f"{template.system}\n{template.user}"
     if not template.fields() and (names := doubly_braced(text, row)):
         raise ValueError(f"prompt_config has no field: {is_literal(names[0])}")

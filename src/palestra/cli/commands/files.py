@@ -1,8 +1,13 @@
 """The commands that read a run's files: profile, merge, reverify, compare, select, scores."""
 
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
 import typer
 
-from palestra.cli.console import guarded
+from palestra.cli.console import fail, guarded
 from palestra.cli.flags import (
     AS_JSON,
     Configs,
@@ -12,6 +17,8 @@ from palestra.cli.flags import (
     settings_command,
     with_configs,
 )
+from palestra.config import NamedFile
+from palestra.errors import ConfigError, Phrase
 from palestra.programs import is_bare
 
 
@@ -19,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     settings_command(app, "ProfileArgs", "JsonArgs", required=False)(profile)
     settings_command(app, "MergeArgs")(merge)
-    settings_command(app, "ReverifyArgs")(reverify)
+    settings_command(app, "ReverifyArgs", optional=("rollouts", "output"))(reverify)
     settings_command(app, "CompareArgs")(compare)
     settings_command(app, "SelectArgs")(select)
     settings_command(app, "ScoresArgs")(scores)
@@ -33,10 +40,9 @@ def profile(flags: Flags, configs: Configs = None, overrides: Overrides = None) 
     """
     from palestra.cli.profiling_commands import profile as profile_run
 
-    rollouts = "rollouts_jsonl_fpath"
-    words = overrides or []
-    if rollouts not in flags and words and is_bare(words[0]):
-        flags[rollouts], overrides = words[:1], words[1:]
+    overrides = overrides or []
+    if word := _run_among(flags, "rollouts_jsonl_fpath", overrides[:1]):
+        flags["rollouts_jsonl_fpath"], overrides = [word], overrides[1:]
     as_json = flags.pop(AS_JSON, False)
     words = with_configs(configs, overrides)
     guarded(lambda: profile_run(words, ng=False, extra=flags, as_json=as_json))
@@ -54,12 +60,35 @@ def merge(flags: Flags, configs: Configs = None) -> None:
 def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None) -> None:
     """Verify stored responses again, without the model. Shows which rewards change.
 
+    `palestra reverify RUN` is short for `--rollouts RUN`.
+
     Without --environment, each row goes to the environment of its agent in the configs. Answers of
     a failures file whose verification failed are verified, too, and become scored rows.
     """
-    run(
-        "palestra.cli.reverifying:reverify", "ReverifyArgs", flags, with_configs(configs, overrides)
-    )
+    words = list(overrides or ())
+    if word := _run_among(flags, "rollouts", words):
+        flags["rollouts"] = Path(word)
+        words.remove(word)
+    if "rollouts" in flags and "output" not in flags:
+        fail(_without_output(flags["rollouts"]))
+    run("palestra.cli.reverifying:reverify", "ReverifyArgs", flags, with_configs(configs, words))
+
+
+def _run_among(flags: Flags, setting: str, words: Sequence[str]) -> str:
+    """Return the first word that names a run: neither an override nor an environment in one file.
+    Empty when there is none, or a flag names the run.
+    """
+    if setting in flags:
+        return ""
+    return next((w for w in words if is_bare(w) and NamedFile.parse(w) is None), "")
+
+
+def _without_output(rollouts: Path) -> ConfigError:
+    """Return the error of a `reverify` without an output, with the whole command."""
+    stem = rollouts.name.removesuffix(".gz").removesuffix(".jsonl")
+    typed = [word for word in sys.argv[1:] if word]
+    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl"]
+    return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 
 
 def compare(flags: Flags) -> None:

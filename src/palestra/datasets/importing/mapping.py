@@ -28,30 +28,45 @@ class ColumnMapping:
     answer: str | None = None
     prompt: PromptTemplate | None = None
 
-    def row(self, record: Any) -> JsonDict:
-        """Convert a record to a row. Raises ValueError that states what is missing or wrong."""
+    def row(self, record: Any, *, request: bool = True, guess: bool = True) -> JsonDict:
+        """Convert a record to a row. Raises ValueError that states what is missing or wrong.
+
+        `request`: whether a chat or a question becomes the request. `guess`: whether a column with a
+        usual name of answers becomes the expected answer.
+        """
         if not isinstance(record, Mapping):
             raise ValueError("is not an object")  # noqa: TRY004  # data, not code
         columns = {**self.fields, **({EXPECTED_ANSWER: self.answer} if self.answer else {})}
-        mapped = {name: _value(record, column) for name, column in columns.items()}
+        mapped = {name: _value(record, column, name) for name, column in columns.items()}
         unmapped = {name: value for name, value in record.items() if name not in columns.values()}
         row = {**unmapped, **mapped}
-        if not self.answer and EXPECTED_ANSWER not in row:
+        if guess and not self.answer and EXPECTED_ANSWER not in row:
             _guess_answer(row)
         if self.prompt is not None:
             row.pop(CREATE_PARAMS, None)
+            _refuse_blank_question(row, self.prompt)
             return _request_first(fill_row(self.prompt, row))
-        if isinstance(row.get(CREATE_PARAMS), Mapping):
+        if isinstance(row.get(CREATE_PARAMS), Mapping) or not request:
             return row
         return _request_first(_asking(row))
 
 
-def _value(record: JsonObject, column: str) -> Any:
+def _value(record: JsonObject, column: str, field_name: str) -> Any:
     if column in record:
         return record[column]
     value: Any = record
     for step in column.split("."):
         if not isinstance(value, Mapping) or step not in value:
+            if field_name in record and field_name != EXPECTED_ANSWER:
+                raise ValueError(
+                    f"has no column {column!r}, but {field_name!r}; write --map FIELD=COLUMN, such "
+                    f"as --map {column}={field_name}"
+                )
+            if padded := next((name for name in record if name.strip() == column), None):
+                side = "before" if padded != padded.lstrip() else "after"
+                raise ValueError(
+                    f"has no column {column!r}: the header has a blank {side} {column!r}"
+                )
             near = nearest(column, record)
             raise ValueError(
                 f"has no column {column!r}" + (f"; did you mean {near!r}?" if near else "")
@@ -83,8 +98,20 @@ def _asking(row: JsonDict) -> JsonDict:
             f"has neither a chat ({CHATS[0]}) nor a question, and no prompt was given (fields: "
             f"{columns}); --map question=COLUMN says which it is"
         )
+    if not row[question].strip():
+        raise ValueError(f"/{question} is empty")
     message = {"role": "user", "content": row[question]}
     return {**row, CREATE_PARAMS: {"input": [message]}}
+
+
+def _refuse_blank_question(row: JsonDict, prompt: PromptTemplate) -> None:
+    """Raise ValueError when the question that a prompt shows is empty, or all that it shows is."""
+    question = _first(row, QUESTIONS)
+    shown_fields = prompt.fields() & row.keys()
+    texts = {name: row[name] for name in shown_fields if isinstance(row[name], str)}
+    blank = [name for name, text in sorted(texts.items()) if not text.strip()]
+    if blank and (question in blank or len(blank) == len(shown_fields)):
+        raise ValueError(f"/{question if question in blank else blank[0]} is empty")
 
 
 def _guess_answer(row: JsonDict) -> None:
@@ -112,9 +139,12 @@ def items_of(messages: Any) -> list[JsonDict]:
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ValueError("is not a list of messages")
     try:
-        return [item for message in messages for item in _items(message)]
+        items = [item for message in messages for item in _items(message)]
     except (AttributeError, TypeError) as error:
         raise ValueError("has a message that is not a chat message") from error
+    if not items:
+        raise ValueError("has only empty messages")
+    return items
 
 
 def _items(message: Any) -> Iterator[JsonDict]:

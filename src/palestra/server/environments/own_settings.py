@@ -7,6 +7,8 @@
 """
 
 import inspect
+import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -67,8 +69,22 @@ def checked(
                 f"{_file_of(cls)}{cls.__name__} has no setting {name!r}{did_you_mean(name, kinds)}",
                 hint=f"its settings: {names}",
             )
+        _refuse_several(cls, name, value, kinds)
         result[name] = _converted(cls, name, kinds[name], value)
     return result
+
+
+def _refuse_several(cls: type[Any], name: str, value: Any, kinds: Mapping[str, Any]) -> None:
+    """Raise ConfigError: a value goes on with further settings, as in `tries=2,easy=true`."""
+    is_text = kinds[name] is str or not isinstance(value, str)
+    parts = [] if is_text else re.split(r",(?=\w+=)", value)
+    if parts[1:] and all(part.partition("=")[0] in kinds for part in parts[1:]):
+        separate = (f"--set {shlex.quote(part)}" for part in (f"{name}={parts[0]}", *parts[1:]))
+        raise ConfigError(
+            f"{_file_of(cls)}setting {name} of {cls.__name__} has further settings in its value: "
+            f"{value!r}",
+            hint=f"each takes a --set of its own: {' '.join(separate)}",
+        )
 
 
 def _file_of(cls: type[Any]) -> str:
