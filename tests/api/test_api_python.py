@@ -541,11 +541,12 @@ def test_runs_with_other_prompts_are_scored_where_this_is_allowed(shelf: Path, m
 
     with pytest.raises(InputDataError) as refused:
         palestra.scores(runs, k=1, allow_unmatched=True)
-    table = palestra.scores(runs, k=1, allow_different_rows=True)
+    named_runs = dict(zip(("plain", "spaced"), runs, strict=True))
+    table = palestra.scores(named_runs, k=1, allow_different_rows=True)
 
     assert "allow_unmatched" not in refused.value.hint
     assert "allow_different_rows" in refused.value.hint
-    assert [scores.tasks for scores in table.models] == [1]
+    assert [scores.tasks for scores in table.models] == [1, 1]
 
 
 @pytest.mark.parametrize("band", [(0.9, 0.1), (0.5,), "0.1..0.9", (-1, 1)])

@@ -433,13 +433,13 @@ def test_scores_of_two_prompts_need_names(world: World, runs: tuple[str, str]) -
     named = world.run("palestra", "scores", f"a={runs[0]}", f"d={other}", allowed, "--json").out
 
     assert "12 of 12 tasks have another prompt or row: they are not seeds of one model" in refused
-    assert "`palestra scores plain=A verbose=B --allow-different-rows`" in refused
+    assert "give each run a name, as in plain=A verbose=B" in refused
     assert [m["pass_1"]["mean"] for m in json.loads(named)["models"]] == [50.0, 100.0]
 
 
 @pytest.mark.parametrize(
     ("command", "advice"),
-    [("compare", "compares them anyway"), ("scores", "scores plain=A verbose=B")],
+    [("compare", "compares them anyway"), ("scores", "as in plain=A verbose=B")],
 )
 def test_leaving_tasks_out_is_not_advised_where_all_differ(
     world: World, runs: tuple[str, str], command: str, advice: str

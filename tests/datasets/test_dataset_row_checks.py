@@ -113,13 +113,13 @@ def test_a_long_value_is_cut() -> None:
 def test_a_misspelt_key_of_the_request_is_named(key: str) -> None:
     message = refusal_of({key: {"input": "q"}})
 
-    assert message.endswith(f"no `responses_create_params`; did you mean it by {key!r}?")
+    assert message.endswith(f"no `responses_create_params`; {key!r} is its nearest key")
 
 
 def test_a_misspelt_key_of_the_agent_is_named() -> None:
     message = refusal_of({**row_with(), "agent_reff": {"name": "a"}})
 
-    assert message.endswith("no `agent_ref`; did you mean it by 'agent_reff'?")
+    assert message.endswith("no `agent_ref`; 'agent_reff' is its nearest key")
 
 
 def test_a_field_with_a_similar_name_that_names_no_agent_is_the_rows_own() -> None:

@@ -362,7 +362,7 @@ def _shared_tasks(
             next_side,
             allow_unmatched=allow_unmatched,
             allow_different_rows=allow_different_rows,
-            anyway=f"scores them beside each other when each has a name (`{_NAMED}`)",
+            anyway="scores them beside each other when each has a name, as in plain=A verbose=B",
         )
         notices += [f"{next_side.name}: {text}" for text in pairs.notices]
         shared = set(pairs.tasks)
@@ -370,9 +370,6 @@ def _shared_tasks(
     if not tasks:
         raise InputDataError("no task is in all of the runs")
     return tasks, notices
-
-
-_NAMED: Final = "palestra scores plain=A verbose=B --allow-different-rows"
 
 
 def _refuse_different_seeds(
@@ -389,7 +386,7 @@ def _refuse_different_seeds(
                 f"{first.rollouts} and {side.rollouts} are both of the model {model}, and "
                 f"{differing} of {len(tasks)} tasks have another prompt or row: they are not seeds of "
                 "one model",
-                hint=f"name each run: `{_NAMED}`; runs of one name are its seeds",
+                hint="give each run a name, as in plain=A verbose=B; runs of one name are its seeds",
             )
 
 

@@ -125,7 +125,8 @@ def _accepted(
             target = find_target(args, overrides, warnings.append)
         except BadInput as error:
             hint = in_sources(error.hint)
-            if columns.answer and EXPECTED_ANSWER not in error.message:
+            is_of_rows = isinstance(error, InputDataError) and any(rows.values())
+            if is_of_rows and columns.answer and EXPECTED_ANSWER not in error.message:
                 hint = (
                     f"--answer gives the field {EXPECTED_ANSWER}; another one is written as "
                     f"--map FIELD={columns.answer}"

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from palestra.config import NamedFile
+from palestra.config import NamedFile, is_secret_name
 from palestra.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def option_as_setting(option: str, arguments: Sequence[str]) -> str:
     following = arguments[arguments.index(typed) + 1 :] if typed in arguments else []
     if not value and following and not following[0].startswith("-"):
         value = following[0]
-    return f"--set {shlex.quote(f'{name}={value}') if value else f'{name}=VALUE'}"
+    return f"--set {_shown(f'{name}={value}') if value else f'{name}=VALUE'}"
 
 
 def refuse_settings_among(overrides: Sequence[str], arguments: Sequence[str]) -> None:
@@ -29,9 +29,15 @@ def refuse_settings_among(overrides: Sequence[str], arguments: Sequence[str]) ->
     names = frozenset(_setting_names(arguments)) if pairs else frozenset[str]()
     if settings := [word for word in pairs if "=" in word and word.partition("=")[0] in names]:
         raise ConfigError(
-            f"{settings[0]} is a setting of the environment, and each takes a --set of its own",
-            hint=" ".join(f"--set {shlex.quote(word)}" for word in settings),
+            f"{_shown(settings[0])} is a setting of the environment, which --set takes",
+            hint=" ".join(f"--set {_shown(word)}" for word in settings),
         )
+
+
+def _shown(setting: str) -> str:
+    """Return `KEY=VALUE` to type, without the value of a secret."""
+    name = setting.partition("=")[0]
+    return f"{name}=VALUE" if is_secret_name(name) else shlex.quote(setting)
 
 
 def _setting_names(arguments: Sequence[str]) -> Iterator[str]:

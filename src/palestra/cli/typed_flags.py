@@ -1,6 +1,7 @@
 """Flags that were typed to a program of `ng_*`, which takes overrides alone: the override to type."""
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -34,7 +35,7 @@ def refuse_flags(program: str, words: Sequence[str], settings: Collection[str]) 
     flags = _typed_flags(words, meanings)
     overrides = [_override(flag, meanings[flag.name]) for flag in flags if flag.name in meanings]
     unknown = [flag.name for flag in flags if flag.name not in meanings]
-    remedies = [f"write {' '.join(map(mask_line, overrides))}"] if overrides else []
+    remedies = [f"write {shlex.join(map(mask_line, overrides))}"] if overrides else []
     remedies += [f"{name} is none of its settings" for name in unknown]
     raise ConfigError(
         Phrase(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -25,10 +24,10 @@ from pydantic import (
 from palestra.cluster.places import parse_mounts
 from palestra.cluster.plan import ExitAction, OnExit
 from palestra.cluster.secrets import env_problems, variable_problem
-from palestra.config import ConfigTree, did_you_mean, line_of_error, located, raise_problems
+from palestra.config import ConfigTree, did_you_mean, located, parse_yaml, raise_problems
 from palestra.errors import ConfigError, Problem
 from palestra.settings import InvalidSettings, Line, Time, args_from
-from palestra.system import file_and_line
+from palestra.system import shown
 
 VARIABLE: Final = "PALESTRA_CLUSTER_CONFIGS"
 HERE: Final = "cluster_configs"
@@ -218,15 +217,10 @@ def _file_of(name: str, folders: list[Path]) -> Path:
 
 def _read_tree(path: Path) -> ConfigTree:
     try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        where = file_and_line(path, line_of_error(error))
-        raise ConfigError(f"cluster config {where} cannot be read: {error}") from error
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cluster config {path} cannot be read: {error}") from error
-    if not isinstance(tree, Mapping):
-        raise ConfigError(f"cluster config {path} is not a mapping of settings")
-    return tree
+    return parse_yaml(text, where=f"cluster config {shown(path)}")[0]
 
 
 def _checked(tree: ConfigTree, path: Path | None = None) -> ClusterConfig:

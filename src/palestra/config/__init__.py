@@ -90,7 +90,7 @@ from palestra.config.resolved import (
 )
 from palestra.config.settings import settings_from
 from palestra.config.tree import ConfigTree
-from palestra.config.yaml_text import line_at, line_in, line_of_error, parse_yaml, write_yaml
+from palestra.config.yaml_text import line_at, line_in, parse_yaml, write_yaml
 
 __all__ = [
     "ENVIRONMENT_AGENT",
@@ -139,7 +139,6 @@ __all__ = [
     "is_variant",
     "line_at",
     "line_in",
-    "line_of_error",
     "load_config",
     "located",
     "locating",

@@ -106,12 +106,6 @@ def line_in(text: str, steps: Sequence[Any]) -> int | None:
         return None  # not YAML any more, or a number or a tag that PyYAML does not know
 
 
-def line_of_error(failure: "yaml.YAMLError") -> int | None:
-    """Return the line, from 1, at which a text stops being YAML; None when PyYAML does not say."""
-    mark = getattr(failure, "problem_mark", None)
-    return None if mark is None else mark.line + 1
-
-
 def write_yaml(tree: Any) -> str:
     """Return the tree as block-style YAML in its own order. `parse_yaml` reads it back unchanged."""
     import yaml

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from palestra.config import did_you_mean, line_at, line_of_error
+from palestra.config import did_you_mean, line_at, parse_yaml
 from palestra.errors import ConfigError
 from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
 from palestra.system import file_and_line, shown
@@ -92,16 +90,16 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
 def load_prompt(path: Path) -> PromptTemplate:
     """Read a template. Raises ConfigError: the file is missing or has no `user` text."""
     try:
-        prompt = yaml.safe_load(path.read_text())
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(
             f"prompt_config {path}: {error.strerror}",
             hint="relative paths start at the working directory",
         ) from error
-    except yaml.YAMLError as error:
-        where = file_and_line(path, line_of_error(error))
-        raise ConfigError(f"prompt_config {where} is not YAML: {error}") from error
-    if not isinstance(prompt, dict) or not isinstance(prompt.get("user"), str):
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"prompt_config {path} is not text: {error}") from error
+    prompt, _ = parse_yaml(text, where=f"prompt_config {shown(path)}")
+    if not isinstance(prompt.get("user"), str):
         raise ConfigError(f"prompt_config {_at_key(path, 'user')} needs a text under `user`")
     unknown = [key for key in prompt if key not in {"user", "system"}]
     if unknown:

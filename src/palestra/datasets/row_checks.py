@@ -108,7 +108,7 @@ def missing_params(row: JsonObject) -> str:
     meant to be it.
     """
     near = nearest(CREATE_PARAMS, map(str, row), cutoff=_MISSPELT)
-    return f"no `{CREATE_PARAMS}`" + (f"; did you mean it by {near!r}?" if near else "")
+    return f"no `{CREATE_PARAMS}`" + (f"; {near!r} is its nearest key" if near else "")
 
 
 def misspelt_agent(row: JsonObject) -> Iterator[str]:
@@ -121,7 +121,7 @@ def misspelt_agent(row: JsonObject) -> Iterator[str]:
         key for key, value in row.items() if isinstance(value, Mapping) and "name" in value
     ]
     if near := nearest(AGENT_REF, references, cutoff=_MISSPELT):
-        yield f"no `{AGENT_REF}`; did you mean it by {near!r}?"
+        yield f"no `{AGENT_REF}`; {near!r} is its nearest key"
 
 
 _MISSPELT: Final = 0.85

@@ -31,6 +31,20 @@ _OTHER_PARAMETERS: Final = frozenset(
     | {"add_generation_prompt", "add_special_tokens", "continue_final_message", "echo"}
     | {"return_token_ids", "return_tokens_as_token_ids", "mm_processor_kwargs"}
     | {"prompt_cache_key", "safety_identifier", "reasoning_effort", "verbosity", "thinking"}
+    | {"reasoning_format", "include_reasoning", "service_tier", "search_settings", "provider"}
+    | {"cache_prompt", "grammar", "json_schema", "n_keep", "n_predict", "n_probs", "samplers"}
+    | {"mirostat", "mirostat_eta", "mirostat_tau", "min_keep", "typical_p", "top_n_sigma"}
+    | {"repeat_last_n", "repeat_penalty", "dynatemp_exponent", "dynatemp_range", "id_slot"}
+    | {
+        "dry_multiplier",
+        "xtc_probability",
+        "xtc_threshold",
+        "parse_tool_calls",
+        "timings_per_token",
+    }
+    | {"ebnf", "regex", "stop_regex", "no_stop_trim", "separate_reasoning", "stream_reasoning"}
+    | {"lora_path", "session_params", "custom_logit_processor", "return_hidden_states"}
+    | {"documents", "logits_processors", "kv_transfer_params", "request_id"}
 )
 """Parameters that some endpoints have beside those of the Responses API."""
 
@@ -98,7 +112,8 @@ def _near(name: str) -> str | None:
     full_names = [p for p in _of_the_api() if p.startswith(plain_name)]
     if len(plain_name) >= _SHORTEST and len(full_names) == 1:
         return full_names[0]
-    slips = (p for p in sorted(_known_names()) if is_one_slip(name, p))
+    is_long = len(plain_name) > _SHORTEST
+    slips = (p for p in sorted(_known_names()) if is_long and is_one_slip(name, p))
     near = slip_of(name, _known_names()) or next(slips, None)
     return None if near is None or is_variant(name, near) else near
 

@@ -17,7 +17,7 @@ from palestra.cli.flags import (
     settings_command,
     with_configs,
 )
-from palestra.config import NamedFile
+from palestra.config import NamedFile, mask_line
 from palestra.errors import ConfigError, Phrase
 from palestra.programs import is_bare
 
@@ -86,7 +86,7 @@ def _run_among(flags: Flags, setting: str, words: Sequence[str]) -> str:
 def _without_output(rollouts: Path) -> ConfigError:
     """Return the error of a `reverify` without an output, with the whole command."""
     stem = rollouts.name.removesuffix(".gz").removesuffix(".jsonl")
-    typed = [word for word in sys.argv[1:] if word]
+    typed = [mask_line(word) for word in sys.argv[1:] if word]
     words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl"]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 

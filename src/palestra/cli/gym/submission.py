@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from palestra.cli.clustering.runs import submit as submit_rollouts
 from palestra.cli.console import say, warn_all
 from palestra.cli.gym.grammar import Invocation
 from palestra.cli.gym.selection import select
-from palestra.config import SearchPaths, line_at, line_of_error
+from palestra.config import SearchPaths, line_at, parse_yaml
 from palestra.errors import ConfigError
 from palestra.programs import SELECTORS, command_words, typed_program
 from palestra.settings import InvalidSettings, config_list, datasets_of, existing_path, load
@@ -100,14 +98,10 @@ def read_submission(path: Path) -> SubmissionFile:
     missing or has another form.
     """
     try:
-        tree = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        where = file_and_line(path, line_of_error(error))
-        raise ConfigError(f"--config {where} cannot be read: {error}") from error
-    except (OSError, ValueError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {path} cannot be read: {error}") from error
-    if not isinstance(tree, dict):
-        raise ConfigError(f"--config {path}: not a mapping")
+    tree, _ = parse_yaml(text, where=f"--config {shown(path)}")
     benchmarks = _benchmarks(tree.pop(BENCHMARKS, None))
     output_path = tree.pop(OUTPUT_PATH, None)
     missing = [
@@ -115,7 +109,7 @@ def read_submission(path: Path) -> SubmissionFile:
     ]
     if missing:
         raise InvalidSettings(
-            f"{file_and_line(path, line_at(path, missing))}: {' and '.join(missing)}: is required",
+            f"{file_and_line(path, line_at(path, missing[:1]))}: {' and '.join(missing)}: is required",
             hint="benchmarks: [aime]; output_path: results; all other keys are options of "
             "`palestra cluster rollouts`",
         )

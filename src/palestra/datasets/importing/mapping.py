@@ -44,8 +44,9 @@ class ColumnMapping:
             _guess_answer(row)
         if self.prompt is not None:
             row.pop(CREATE_PARAMS, None)
-            _refuse_blank_question(row, self.prompt)
-            return _request_first(fill_row(self.prompt, row))
+            filled_row = fill_row(self.prompt, row)
+            _refuse_blank_question(row, filled_row, self.prompt)
+            return _request_first(filled_row)
         if isinstance(row.get(CREATE_PARAMS), Mapping) or not request:
             return row
         return _request_first(_asking(row))
@@ -104,14 +105,14 @@ def _asking(row: JsonDict) -> JsonDict:
     return {**row, CREATE_PARAMS: {"input": [message]}}
 
 
-def _refuse_blank_question(row: JsonDict, prompt: PromptTemplate) -> None:
-    """Raise ValueError when the question that a prompt shows is empty, or all that it shows is."""
+def _refuse_blank_question(row: JsonDict, filled_row: JsonDict, prompt: PromptTemplate) -> None:
+    """Raise ValueError when the question that a prompt shows is empty, or the filled prompt is."""
     question = _first(row, QUESTIONS)
-    shown_fields = prompt.fields() & row.keys()
-    texts = {name: row[name] for name in shown_fields if isinstance(row[name], str)}
-    blank = [name for name, text in sorted(texts.items()) if not text.strip()]
-    if blank and (question in blank or len(blank) == len(shown_fields)):
-        raise ValueError(f"/{question if question in blank else blank[0]} is empty")
+    is_shown = question in prompt.fields()
+    if question is not None and is_shown and not str(row[question]).strip():
+        raise ValueError(f"/{question} is empty")
+    if not filled_row[CREATE_PARAMS]["input"][-1]["content"].strip():
+        raise ValueError("the prompt is empty")
 
 
 def _guess_answer(row: JsonDict) -> None:

@@ -77,6 +77,11 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> InputDataError:
         return InputDataError(f"{path} is {kind}, not text", hint="unpack it first")
     reason = f": the file is {kind}" if kind else _line_not_utf8(path) or f": {error}"
     copy = path.with_name(f"utf8_{path.name}")
+    if is_compressed(path):
+        return InputDataError(
+            f"{path} cannot be read{reason}",
+            hint=f"unpack it, and save it as UTF-8 with `iconv -f {kind or 'latin1'} -t utf-8`",
+        )
     return InputDataError(
         f"{path} cannot be read{reason}",
         hint=f"save it as UTF-8: `iconv -f {kind or 'latin1'} -t utf-8 {shlex.quote(shown(path))} > "
