@@ -70,7 +70,7 @@ def test_rows_of_another_conversation_are_counted(
     assert sum("_ng_conversation_differs" in row for row in marks) == rows
 
 
-def test_a_raised_limit_lets_a_conversation_go_on(
+def test_what_the_user_would_say_after_a_limit_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,7 +79,8 @@ def test_a_raised_limit_lets_a_conversation_go_on(
 
     again = run.reverify()
 
-    assert again.result["conversation_differs"] == 1
+    # It may have been the limit of the agent, of which a re-verification knows nothing.
+    assert again.result["conversation_differs"] == 0
 
 
 def test_the_mark_is_of_the_last_verification_alone(guessed: Run) -> None:

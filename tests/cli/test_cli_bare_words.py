@@ -143,7 +143,7 @@ def test_the_answer_can_be_pasted(world: World) -> None:
 def test_a_flag_for_a_config_file_is_answered_with_its_override(world: World) -> None:
     message = world.run("ng_run", "--config", "my_server.yaml").refused()
 
-    assert "ng_run takes overrides, not flags; write +config_paths=[my_server.yaml]" in message
+    assert "ng_run takes overrides, not flags; write '+config_paths=[my_server.yaml]'" in message
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_flag_for_a_config_file_is_answered_with_its_override(world: World) ->
         ("nemo_gym_collect_rollouts --concurrency 4", "write +num_samples_in_parallel=4"),
         ("ng_collect_rollouts --num_repeats=3", "write +num_repeats=3"),
         ("ng_run --model tiny", "write +policy_model_name=tiny"),
-        ("ng_run --model-api-key sk-secret", "write +policy_api_key=****"),
+        ("ng_run --model-api-key sk-secret", "write '+policy_api_key=****'"),
         ("ng_test --resources-server mcqa", "write +entrypoint=resources_servers/mcqa"),
         ("ng_status --wait=1", "write +wait=1"),
         ("ng_status --json", "--json is none of its settings\nhint: ng_status --help lists"),

@@ -29,7 +29,7 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
         ),
         (
             ("verify-env", "sums.py", "more.py"),
-            "`palestra verify-env` examines one environment: sums.py, and not more.py, too",
+            "`palestra verify-env` examines one environment at a time: sums.py, or more.py",
         ),
         (
             ("eval", "sums.py::verify", *MODEL),

@@ -430,7 +430,9 @@ def test_a_tool_whose_parameters_have_no_names_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         defined(Spread)
 
-    assert "the tool put has no type for each of *names, each of **more" in caught.value.message
+    assert (
+        "the tool put takes *names and **more, which the model cannot fill" in caught.value.message
+    )
 
 
 def test_a_tool_without_a_docstring_is_a_warning_with_its_line() -> None:

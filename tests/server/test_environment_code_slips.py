@@ -32,7 +32,7 @@ def defined(folder: Path, body: str, line: str = ASYNC) -> EnvironmentDefinition
     [
         "return await self.judge.choose('Is {answer} polite?', LABELS) == 'yes'",
         "return await self.judge.choose(QUESTION, LABELS) == 'yes'",
-        "return await self.judge.choose('Is {answer} polite to {name}?', LABELS, name='x') == 'yes'",
+        "return await self.judge.choose('Is {answer} like {more}?', LABELS) == 'yes'",
     ],
 )
 def test_a_question_with_an_unfilled_placeholder_is_refused_with_its_line(
@@ -51,6 +51,9 @@ def test_a_question_with_an_unfilled_placeholder_is_refused_with_its_line(
         "return await self.judge.choose(QUESTION, LABELS, **more) == 'yes'",
         "return await self.judge.choose(f'Is {answer} polite?', LABELS) == 'yes'",
         r"return await self.judge.choose('Is \\frac{a}{b} simple?', LABELS) == 'yes'",
+        r"return await self.judge.choose('Is it \\boxed{answer}?', LABELS) == 'yes'",
+        "return await self.judge.choose('Is {x} as <{answer}>?', LABELS, x=answer) == 'yes'",
+        "QUESTION = answer; return await self.judge.choose(QUESTION, LABELS) == 'yes'",
     ],
 )
 def test_a_question_that_is_complete_is_asked(tmp_path: Path, body: str) -> None:
@@ -76,11 +79,27 @@ def test_a_response_that_is_compared_with_a_text_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["@tool\n    def verify_(self, response: str):", "def start(self, response):"],
+)
+def test_a_response_that_is_not_the_model_s_may_be_compared(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "manners.py"
+    file.write_text(
+        "from palestra import Environment, tool\n\n\nclass Manners(Environment):\n"
+        f"    {line}\n        return response == 'x'\n\n"
+        "    def verify(self, answer):\n        return 1.0\n"
+    )
+
+    assert EnvironmentDefinition.of(load_module(file).Manners).cls.__name__ == "Manners"
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "return more == response.final_text",
         "return response is not None",
         "response = answer.strip(); return response == more",
+        "return response == None or any(map(lambda response: response == more, answer))",
     ],
 )
 def test_what_a_response_has_may_be_compared(tmp_path: Path, body: str) -> None:

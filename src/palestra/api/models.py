@@ -17,6 +17,7 @@ from palestra.config import (
     ServerType,
     contradicting_override,
     did_you_mean,
+    is_one_slip,
     load_config,
     locating,
     names_in_files,
@@ -210,12 +211,17 @@ def _model_settings(text: str, context: ModelContext) -> JsonDict:
     return _settings_of(text, parsed, provider, context)
 
 
-def refuse_unknown_provider(text: str) -> None:
-    """Raise ConfigError: the model `text` of a `palestra.Model` has a provider that does not exist."""
-    context = ModelContext(option="name")
-    providers = context.providers()
-    if ":" in text and ModelName.parse(text).provider not in providers:
-        raise _unknown(text, providers, context)
+def refuse_misspelt_provider(text: str) -> None:
+    """Raise ConfigError: the model `text` of a `palestra.Model` has a provider that is most likely one of
+    ours, misspelt. Other names may be of the configs of a later call.
+    """
+    name = ModelName.parse(text).provider
+    if (
+        ":" in text
+        and name not in PROVIDERS
+        and any(is_one_slip(name, known) for known in PROVIDERS)
+    ):
+        raise _unknown(text, PROVIDERS, ModelContext(option="name"))
 
 
 def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext) -> ConfigError:

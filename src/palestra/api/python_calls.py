@@ -28,7 +28,7 @@ from palestra.api.environment_objects import (
 )
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
 from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, Tell, find
-from palestra.api.models import ModelContext, model_config, refuse_unknown_provider
+from palestra.api.models import ModelContext, model_config, refuse_misspelt_provider
 from palestra.api.progress_lines import ProgressLine, is_watched
 from palestra.api.results import Run, open_run
 from palestra.api.runs import profile
@@ -65,7 +65,7 @@ class Model:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        refuse_unknown_provider(self.name)
+        refuse_misspelt_provider(self.name)
 
 
 @checks_names

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from palestra.config import did_you_mean, line_at, parse_yaml
 from palestra.errors import ConfigError
-from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, doubly_braced, is_literal
+from palestra.schema import CREATE_PARAMS, JsonDict, JsonObject, double_brace_problem, doubly_braced
 from palestra.system import file_and_line, shown
 
 WRITE_BRACES: Final = "write a literal brace twice: {{ }}"
@@ -78,7 +78,7 @@ def fill_row(template: PromptTemplate, row: JsonObject) -> JsonDict:
         raise ValueError(f"prompt_config needs the fields {', '.join(missing)}{near}{braces}")
     text = f"{template.system}\n{template.user}"
     if not template.fields() and (names := doubly_braced(text, row)):
-        raise ValueError(f"prompt_config has no field: {is_literal(names[0])}")
+        raise ValueError(f"prompt_config has no field: {double_brace_problem(names[0])}")
     try:
         return {**row, CREATE_PARAMS: {**params, "input": template.fill(row)}}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

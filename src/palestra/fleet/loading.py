@@ -69,7 +69,7 @@ def load_module(path: Path) -> ModuleType:
         raise unimportable(path, error, _line_in(path, error)) from error
     except (Exception, SystemExit) as error:
         where = file_and_line(path, _line_in(path, error))
-        raise ConfigError(f"{where} cannot be imported: {_said_by(error, path)}") from error
+        raise ConfigError(f"{where} cannot be imported: {_error_text(error, path)}") from error
 
 
 def load_server_class(path: Path, class_name: str = "") -> type[Server]:
@@ -261,20 +261,22 @@ def _by_package_name(path: Path, root: Path) -> ModuleType | None:
     return importlib.import_module(name)
 
 
-def _said_by(error: BaseException, path: Path) -> str:
+def _error_text(error: BaseException, path: Path) -> str:
     if not isinstance(error, SyntaxError) or not error.filename:
         return f"{type(error).__name__}: {text_of(error)}"
     elsewhere = f"{file_and_line(Path(error.filename), error.lineno)}: "
     line = f": {error.text.strip()}" if error.text else ""
-    return f"{'' if _is_of(error, path) else elsewhere}{type(error).__name__}: {error.msg}{line}"
+    return (
+        f"{'' if _is_in_file(error, path) else elsewhere}{type(error).__name__}: {error.msg}{line}"
+    )
 
 
-def _is_of(error: SyntaxError, path: Path) -> bool:
+def _is_in_file(error: SyntaxError, path: Path) -> bool:
     return error.filename is not None and Path(error.filename).resolve() == path
 
 
 def _line_in(path: Path, error: BaseException) -> int | None:
-    if isinstance(error, SyntaxError) and _is_of(error, path):
+    if isinstance(error, SyntaxError) and _is_in_file(error, path):
         return error.lineno
     frame = error.__traceback__
     line: int | None = None

@@ -96,7 +96,7 @@ from palestra.schema.packed import (
     is_compressed,
     open_packed,
 )
-from palestra.schema.placeholders import doubly_braced, is_literal
+from palestra.schema.placeholders import double_brace_problem, doubly_braced
 from palestra.schema.problems import (
     RejectedField,
     in_short,
@@ -349,6 +349,7 @@ __all__ = [
     "completion_decoder",
     "decode_completion",
     "documented_answers",
+    "double_brace_problem",
     "doubly_braced",
     "encodable",
     "encode_json",
@@ -362,7 +363,6 @@ __all__ = [
     "infinite_component",
     "is_compressed",
     "is_infinite",
-    "is_literal",
     "is_models_own",
     "is_retriable",
     "is_tool_name",

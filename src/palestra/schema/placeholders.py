@@ -15,6 +15,6 @@ def doubly_braced(text: str, fields: Container[str]) -> list[str]:
     return [name for name in _DOUBLE_BRACES.findall(text) if name in fields]
 
 
-def is_literal(name: str) -> str:
+def double_brace_problem(name: str) -> str:
     """Return what is wrong with a field in double braces, as the end of a sentence."""
     return f"{{{{{name}}}}} is the literal text {{{name}}}; for the row's field write {{{name}}}"

@@ -136,18 +136,22 @@ def _parameters_of(method: Callable[..., Any]) -> Iterator[tuple[str, inspect.Pa
 
 def untyped_parameters(method: Callable[..., Any]) -> dict[str, str]:
     """Return the parameters of a tool without a type, each with what to write for it, such as
-    `count: int = 1`. Of `*args` and `**kwargs` the model sees nothing, whatever their type is.
+    `count: int = 1`.
     """
-    untyped = {
+    return {
         name: f"{name}: {_likely_type(parameter.default)}"
         for name, parameter in _parameters_of(method)
         if parameter.annotation is parameter.empty
     }
-    return untyped | {
-        f"each of {parameter}".partition(":")[0]: f"{name}: str"
-        for name, parameter in inspect.signature(method).parameters.items()
+
+
+def spread_parameters(method: Callable[..., Any]) -> list[str]:
+    """Return `*args` and `**kwargs` of a tool, which the model cannot fill, as the author named them."""
+    return [
+        str(parameter).partition(":")[0]
+        for parameter in inspect.signature(method).parameters.values()
         if parameter.kind in _SPREAD
-    }
+    ]
 
 
 def _likely_type(default: Any) -> str:

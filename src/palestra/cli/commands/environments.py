@@ -54,7 +54,7 @@ def _refuse_second_file(environment: str, words: Sequence[str]) -> None:
     if files and NamedFile.parse(environment) is not None:
         fail(
             ConfigError(
-                f"`palestra verify-env` examines one environment: {environment}, and not {files[0]}, too",
+                f"`palestra verify-env` examines one environment at a time: {environment}, or {files[0]}",
                 hint=f"leave {files[0]} out; a command of its own examines it",
             )
         )

@@ -42,6 +42,7 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     SELECT_FAILED,
     TASK_INDEX,
+    TURN_LIMIT_REACHED,
     JsonDict,
     JsonObject,
     Response,
@@ -63,12 +64,19 @@ async def replay_tools(peer: Peer, output: Any) -> None:
         await peer.call_tool(name, arguments)
 
 
-async def replay_turns(peer: Peer, response: JsonObject, max_turns: int | None = None) -> bool:
+async def replay_turns(
+    peer: Peer,
+    response: JsonObject,
+    max_turns: int | None = None,
+    *,
+    ended_at_limit: bool = False,
+) -> bool:
     """Run a trajectory's tool calls, and send each turn without calls to `/step`, in order.
 
     A turn that was cut off was never sent. Return whether the environment says the same as it did:
     the same text after each turn, and the end after the last one. `max_turns`: the limit of today's
-    environment. Raises `CallError`: a call fails.
+    environment. `ended_at_limit`: the conversation ended at a limit, which may be the agent's, so that
+    what the user said last is not known. Raises `CallError`: a call fails.
     """
     from palestra.server import Step
 
@@ -89,7 +97,8 @@ async def replay_turns(peer: Peer, response: JsonObject, max_turns: int | None =
             step = await peer.call("/step", {"response": {**response, "output": turn}}, Step)
             goes_on = not (step.terminated or step.truncated or at_limit)
             says = step.observation if goes_on else None
-            is_same = is_same and says == heard
+            is_known = not (is_last and ended_at_limit)
+            is_same = is_same and (says == heard or not is_known)
     return is_same
 
 
@@ -404,7 +413,12 @@ class Verifier:
                 from palestra.server import Seeded
 
                 max_turns = (await peer.call("/seed_session", seed, Seeded)).max_turns
-                is_same = await replay_turns(peer, stored.row[RESPONSE], max_turns)
+                is_same = await replay_turns(
+                    peer,
+                    stored.row[RESPONSE],
+                    max_turns,
+                    ended_at_limit=stored.row.get(TURN_LIMIT_REACHED) is True,
+                )
             else:
                 await peer.notify("/seed_session", seed)
         if replayed:

@@ -105,7 +105,10 @@ def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:
     elif isinstance(node, ast.BoolOp):
         yield from node.values[:-1]  # the last one may be the result
     elif isinstance(node, _USES):
-        yield from ast.iter_child_nodes(node)
+        if not isinstance(node, ast.Compare) or not all(
+            isinstance(op, ast.Is | ast.IsNot) for op in node.ops
+        ):
+            yield from ast.iter_child_nodes(node)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         yield from node.args if node.func.id in _CONVERSIONS else ()
     elif isinstance(node, ast.Attribute):

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -54,6 +54,7 @@ from palestra.server.method_forms import as_function, is_partial_or_object, refu
 from palestra.server.own_errors import raising_place
 from palestra.server.tools import (
     has_description,
+    spread_parameters,
     tool_schema,
     tools_of,
     untyped_parameters,
@@ -192,7 +193,8 @@ class EnvironmentDefinition:
             if self.has(name):
                 has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
                 refuse_unawaited(self._code(name), name, has_judge=has_judge)
-                refuse_slips_in_code(self.plain(name), self._code(name), name)
+                filled_names = FILLED.get(name, frozenset())
+                refuse_slips_in_code(self.plain(name), self._code(name), name, filled_names)
         self._refuse_wrong_calls()
         limit = cls.max_turns
         if limit is not None and (
@@ -236,6 +238,13 @@ class EnvironmentDefinition:
                 hint=f"write a type for each parameter, such as {', '.join(examples)}; "
                 "typing.Any where everything is right",
             )
+        for name, function in self.tools.items():
+            if spread := spread_parameters(function):
+                raise ConfigError(
+                    f"{place_of(function)}the tool {name} takes {' and '.join(spread)}, which the model "
+                    "cannot fill: it sees named parameters",
+                    hint="write a parameter with a type for each thing that the model may pass",
+                )
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each tool without a docstring, or with a name that some providers
@@ -478,7 +487,8 @@ class EnvironmentDefinition:
 
     @cached_property
     def _prompt(self) -> Template | None:
-        return self._template("prompt", f"the prompt of {self.name}", _MESSAGES_METHOD)
+        template = self._template("prompt", f"the prompt of {self.name}", _MESSAGES_METHOD)
+        return None if template is None else replace(template, asks=True)
 
     @cached_property
     def _system(self) -> Template | None:

@@ -2,7 +2,7 @@
 is a text, by the code.
 
 There is no warning where the author may know: the code also compares the field with something that
-may be a number, or asks for its type.
+may be a number, computes with it, or passes it on.
 """
 
 import ast
@@ -33,7 +33,6 @@ _TEXT_METHODS: Final = frozenset(
 )
 _LIST_METHODS: Final = frozenset({"partition", "rpartition", "rsplit", "split", "splitlines"})
 """Methods of a text that return a list of texts."""
-_TYPE_QUESTIONS: Final = frozenset({"isinstance", "type"})
 _EQUALITY: Final = (ast.Eq, ast.NotEq)
 _CONTAINMENT: Final = (ast.In, ast.NotIn)
 
@@ -94,7 +93,7 @@ class _Reader:
         """
         operators: list[ast.cmpop] = []
         for node in self._nodes:
-            if self._asks_for_type(node, field):
+            if self._uses_otherwise(node, field):
                 return []
             for operator, first, second in _pairs(node):
                 sides = [self._is_field(side, field) for side in (first, second)]
@@ -107,12 +106,15 @@ class _Reader:
                 operators.append(operator)
         return operators
 
-    def _asks_for_type(self, node: ast.AST, field: str) -> bool:
+    def _uses_otherwise(self, node: ast.AST, field: str) -> bool:
         match node:
-            case ast.Call(func=ast.Name(id=name), args=[subject, *_]):
-                return name in _TYPE_QUESTIONS and self._is_field(subject, field)
+            case ast.Call(args=arguments, keywords=keywords):
+                operands = [*arguments, *(keyword.value for keyword in keywords)]
+            case ast.BinOp(left=first, right=second):
+                operands = [first, second]
             case _:
-                return False
+                operands = []
+        return any(self._is_field(operand, field) for operand in operands)
 
     def _is_field(self, node: ast.expr, field: str) -> bool:
         match node:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
-from palestra.schema import JsonDict, doubly_braced, encode_json, is_literal
+from palestra.schema import JsonDict, double_brace_problem, doubly_braced, encode_json
 from palestra.server.environments.records import RowPlaces
 from palestra.server.method_forms import SELF
 
@@ -34,6 +34,8 @@ class Template:
     """What the author's class sets. A method can use these names as `self.NAME`, the text cannot."""
     method: str = ""
     """A method that the author can write instead of the text."""
+    asks: bool = False
+    """Whether it is what the model is asked, in which a field is expected."""
 
     def check(self, rows: Sequence[Mapping[str, Any]], row_places: RowPlaces) -> None:
         """Raise InputDataError when the text is no template, or rows lack its fields.
@@ -42,8 +44,10 @@ class Template:
         """
         names = self.fields()
         row_fields = frozenset[str]().union(*rows)
-        if not names and (literal := doubly_braced(self.text, row_fields)):
-            raise InputDataError(f"{self.name} has no field: {is_literal(literal[0])}")
+        if self.asks and not names and (literal := doubly_braced(self.text, row_fields)):
+            raise InputDataError(
+                f"{self.location}{self.name} has no field: {double_brace_problem(literal[0])}"
+            )
         unknown = [name for name in names if name not in row_fields]
         if unknown and rows:
             self._refuse_attribute(unknown[0])

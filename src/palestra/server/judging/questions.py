@@ -174,14 +174,9 @@ class JudgeQuestion:
         return changed(params, {"input": items})
 
 
-def placeholders(template: str) -> list[str]:
-    """Return the names of the places for passages in a template."""
-    return list(_PLACE.findall(template))
-
-
 def check_template(template: str, names: Iterable[str]) -> None:
     """Raise PromptError when a template lacks the placeholder of one of `names`."""
-    missing = sorted(set(names) - set(placeholders(template)))
+    missing = sorted(set(names) - set(_PLACE.findall(template)))
     if missing:
         missing_places = ", ".join(f"{{{name}}}" for name in missing)
         raise PromptError(f"the judge's prompt template has no {missing_places}")
