@@ -219,7 +219,7 @@ def refuse_misspelt_provider(text: str) -> None:
     if (
         ":" in text
         and name not in PROVIDERS
-        and any(is_one_slip(name, known) for known in PROVIDERS)
+        and any(is_one_slip(name, provider) for provider in PROVIDERS)
     ):
         raise _unknown(text, PROVIDERS, ModelContext(option="name"))
 

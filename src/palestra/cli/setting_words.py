@@ -20,7 +20,7 @@ def option_as_setting(option: str, arguments: Sequence[str]) -> str:
     following = arguments[arguments.index(typed) + 1 :] if typed in arguments else []
     if not value and following and not following[0].startswith("-"):
         value = following[0]
-    return f"--set {_shown(f'{name}={value}') if value else f'{name}=VALUE'}"
+    return f"--set {_to_type(f'{name}={value}') if value else f'{name}=VALUE'}"
 
 
 def refuse_settings_among(overrides: Sequence[str], arguments: Sequence[str]) -> None:
@@ -29,12 +29,12 @@ def refuse_settings_among(overrides: Sequence[str], arguments: Sequence[str]) ->
     names = frozenset(_setting_names(arguments)) if pairs else frozenset[str]()
     if settings := [word for word in pairs if "=" in word and word.partition("=")[0] in names]:
         raise ConfigError(
-            f"{_shown(settings[0])} is a setting of the environment, which --set takes",
-            hint=" ".join(f"--set {_shown(word)}" for word in settings),
+            f"{_to_type(settings[0])} is a setting of the environment, which --set takes",
+            hint=" ".join(f"--set {_to_type(word)}" for word in settings),
         )
 
 
-def _shown(setting: str) -> str:
+def _to_type(setting: str) -> str:
     """Return `KEY=VALUE` to type, without the value of a secret."""
     name = setting.partition("=")[0]
     return f"{name}=VALUE" if is_secret_name(name) else shlex.quote(setting)
