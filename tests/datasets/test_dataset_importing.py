@@ -154,7 +154,7 @@ def test_a_reversed_mapping_is_answered_with_the_right_one() -> None:
 
 
 def test_a_blank_in_the_header_is_named() -> None:
-    with pytest.raises(ValueError, match="the header has a blank before 'target'"):
+    with pytest.raises(ValueError, match="' target' has a blank before the name"):
         ColumnMapping({"right": "target"}).row({"question": "Two?", " target": "2"})
 
 

@@ -327,3 +327,10 @@ def test_a_function_of_data_that_returns_no_row_is_named(
         rows_of_source(tmp_path, f"def rows({parameters}):\n    {body}", environment)
 
     assert "yield each row" in raised.value.hint
+
+
+def test_a_field_with_a_blank_beside_its_name_is_named_as_such() -> None:
+    with pytest.raises(InputDataError, match=r"no field 'q'|no row has the field 'q'") as caught:
+        list(with_rows([{"q ": "a"}]).rows())
+
+    assert "'q ' has a blank after the name" in caught.value.message

@@ -76,9 +76,16 @@ def _stem(word: str, *, plural: bool) -> str:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for appending to a message; empty when no word is similar."""
+    """Return `"; did you mean 'x'?"` for appending to a message; empty when no word is similar. A name
+    with a blank, as of a column of a table, is named as such.
+    """
     near = nearest(word, words)
-    return f"; did you mean {near!r}?" if near is not None else ""
+    if near is None:
+        return ""
+    if near != word and near.strip() == word:
+        side = "before" if near != near.lstrip() else "after"
+        return f"; {near!r} has a blank {side} the name"
+    return f"; did you mean {near!r}?"
 
 
 def misspelt_as(name: str, keys: Iterable[str]) -> str:

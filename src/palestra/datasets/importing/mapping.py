@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.config import nearest
+from palestra.config import did_you_mean
 from palestra.datasets.prompts import PromptTemplate, fill_row
 from palestra.schema import CREATE_PARAMS, EXPECTED_ANSWER, JsonDict, JsonObject
 
@@ -63,15 +63,7 @@ def _value(record: JsonObject, column: str, field_name: str) -> Any:
                     f"has no column {column!r}, but {field_name!r}; write --map FIELD=COLUMN, such "
                     f"as --map {column}={field_name}"
                 )
-            if padded := next((name for name in record if name.strip() == column), None):
-                side = "before" if padded != padded.lstrip() else "after"
-                raise ValueError(
-                    f"has no column {column!r}: the header has a blank {side} {column!r}"
-                )
-            near = nearest(column, record)
-            raise ValueError(
-                f"has no column {column!r}" + (f"; did you mean {near!r}?" if near else "")
-            )
+            raise ValueError(f"has no column {column!r}{did_you_mean(column, record)}")
         value = value[step]
     return value
 
