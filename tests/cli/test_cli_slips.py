@@ -209,3 +209,20 @@ def test_the_name_of_a_file_without_its_suffix_is_answered_with_the_file(
     world.write("c1.py", GAME)
 
     assert "did you mean 'c1.py'?" in world.run("palestra", command, "c1").refused()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("reverify", "run/rollouts.jsonl", "++policy_api_key=sk-secret"),
+        ("eval", "keyed.py", *MODEL, "api_key=sk-secret"),
+        ("eval", "keyed.py", *MODEL, "--api-key", "sk-secret"),
+    ],
+)
+def test_no_secret_is_in_what_to_type_instead(world: World, command: tuple[str, ...]) -> None:
+    keyed = 'class Keyed(Environment):\n    api_key: str = ""\n    data = [{"q": "1"}]\n'
+    body = '    prompt = "{q}"\n\n    def verify(self, answer):\n        return 1.0\n'
+    world.write("keyed.py", f"from palestra import Environment\n\n\n{keyed}{body}")
+    write_run(world.folder / "run", [scored(0, 0, 1.0)], requested=1)
+
+    assert "sk-secret" not in world.run("palestra", *command).refused()

@@ -319,7 +319,6 @@ def test_a_cluster_is_found_in_the_folder_given_then_by_variable_then_here(
         ("\nexecutor: slrum\n", ["2: executor: "]),
         ("cpus:\n  driver: 1\n  server: none\nexecutor: slrum\n", ["3: cpus", "4: executor"]),
         ("executor: slurm\nmounts:\n  - here\n", ["2: 'here' is not a mount"]),
-        ("executor: slurm\nmounts: [\n", ["3 cannot be read"]),
     ],
 )
 def test_a_wrong_setting_in_a_file_of_a_cluster_has_its_line(
@@ -334,6 +333,16 @@ def test_a_wrong_setting_in_a_file_of_a_cluster_has_its_line(
     message = caught.value.message
     assert [m for m in messages if f"{path}:{m}" not in message] == [], message
     assert all(problem.line for problem in caught.value.problems if problem.file)
+
+
+def test_a_file_of_a_cluster_that_is_no_yaml_has_its_line_without_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("executor: slurm\napi_key: sk-secret: z\n")
+
+    with pytest.raises(ConfigError, match=rf"cluster config {path}, line 2") as caught:
+        find_cluster(str(path))
+
+    assert "sk-secret" not in caught.value.message
 
 
 def test_the_shipped_example_is_a_cluster() -> None:

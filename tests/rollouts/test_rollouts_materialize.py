@@ -276,7 +276,7 @@ def test_a_row_that_the_prompt_cannot_use_is_bad(
         ("user: '{}'", "a placeholder has no name"),
         ("system: x", "needs a text under `user`"),
         ("user: x\nsytem: y", "unknown sytem"),
-        ("user: 'x", "is not YAML"),
+        ("user: 'x", "line 1, column 9: found unexpected end"),
     ],
 )
 def test_a_prompt_file_that_means_nothing_is_refused(tmp_path: Path, text: str, says: str) -> None:
