@@ -147,6 +147,7 @@ def test_rows_for_an_environment_in_one_file_keep_the_fields_it_takes(world: Wor
     [row] = world.rows("t_rows.jsonl")
     assert row["target"] == "2"
     assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Two?"}]
+    assert "next: palestra eval quiz.py --input t_rows.jsonl" in done.out
 
 
 def test_a_usual_name_of_answers_is_the_expected_answer_where_a_file_takes_it(world: World) -> None:

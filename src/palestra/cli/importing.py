@@ -1,6 +1,7 @@
 """`dataset import` and `render-prompts`: make task rows from a user's own data."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,10 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
             sources, reader, make, output, doors=_doors(config), prompt=prompt_file
         )
     say(f"wrote {written.rows} rows to {shown(written.path.absolute())}")
+    if in_file:
+        words = ["palestra", "eval", in_file, "--input", shown(written.path)]
+        say(f"next: {shlex.join(words)}")
+        return 0
     say("next: put this under your agent, and `palestra prepare` writes what a trainer reads")
     say("  datasets:")
     say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {written.path}}}")
