@@ -9,6 +9,7 @@ import functools
 import inspect
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -163,6 +164,26 @@ def _parsed(file: str, namespace: Mapping[str, Any]) -> ast.Module | None:
         return ast.parse("".join(lines)) if lines or is_empty else None
     except (SyntaxError, ValueError):  # it was changed since it was imported
         return None
+
+
+def bound_once(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return the names that these nodes bind a single time: as a parameter, or by an assignment, also in
+    a function inside.
+    """
+    bindings = Counter(
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in nodes
+        if isinstance(node, ast.arg)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    )
+    return frozenset(name for name, count in bindings.items() if count == 1)
+
+
+def compared_pairs(node: ast.AST) -> Iterator[tuple[ast.cmpop, ast.expr, ast.expr]]:
+    """Yield the operators of a comparison, each with both sides; none for another node."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        yield from zip(node.ops, sides[:-1], sides[1:], strict=True)
 
 
 def nodes_of_scope(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:

@@ -18,6 +18,8 @@ from palestra.server.author_code import layers_of, place_of
 SELF: Final = "self"
 SELF_NAMES: Final = frozenset({SELF, "_", "cls", "this"})
 """First parameters that mean the object, also where a row has a field of this name."""
+SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
+"""The kinds of `*args` and `**kwargs`."""
 _PARTIALS: Final = (functools.partial, functools.partialmethod)
 _READ_AS_VALUES: Final = (property, functools.cached_property)
 

@@ -43,7 +43,7 @@ def own_frames(error: BaseException, limit: int = 4) -> str:
     ]
     own_files = [frame for frame in theirs if is_servers_file(frame.filename)]
     quoted = (own_files or theirs or list(frames))[-limit:]
-    return "\n".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in quoted)
+    return "\n".join(map(_line_of, quoted))
 
 
 def authors_line(error: BaseException) -> str:

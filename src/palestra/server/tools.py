@@ -5,14 +5,14 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar, get_type_hints, overload
+from typing import Any, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, Field, create_model
 
 from palestra.errors import ConfigError
 from palestra.schema import JsonDict
 from palestra.server.author_code import calling_place, layers_of, place_of
-from palestra.server.method_forms import as_function
+from palestra.server.method_forms import SPREAD, as_function
 from palestra.server.sessions import Session
 
 F = TypeVar(
@@ -20,7 +20,6 @@ F = TypeVar(
 )
 
 _TOOL_MARK = "_palestra_tool"
-_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
 
 class ToolError(Exception):
@@ -130,7 +129,7 @@ def arguments_model(method: Callable[..., Any]) -> Any:
 def _parameters_of(method: Callable[..., Any]) -> Iterator[tuple[str, inspect.Parameter]]:
     """Yield the named parameters of a tool, without `self`."""
     for name, parameter in inspect.signature(method).parameters.items():
-        if name != "self" and parameter.kind not in _SPREAD:
+        if name != "self" and parameter.kind not in SPREAD:
             yield name, parameter
 
 
@@ -150,7 +149,7 @@ def spread_parameters(method: Callable[..., Any]) -> list[str]:
     return [
         str(parameter).partition(":")[0]
         for parameter in inspect.signature(method).parameters.values()
-        if parameter.kind in _SPREAD
+        if parameter.kind in SPREAD
     ]
 
 

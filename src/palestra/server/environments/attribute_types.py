@@ -69,12 +69,13 @@ def _rules_text(value: Any) -> str:
     """Return the rules that a value of another type most likely means, as Python text."""
     if isinstance(value, Mapping) and value:
         limits = {str(name): limit for name, limit in value.items()}
-    elif isinstance(value, tuple | list) and len(value) == 2 and all(map(_is_number, value)):
+    elif isinstance(value, tuple | list) and len(value) == 2 and all(map(is_number, value)):
         limits = {"lowest": value[0], "highest": value[1]}
     else:
-        limits = {"highest": value if _is_number(value) else 2}
+        limits = {"highest": value if is_number(value) else 2}
     return f"RewardRules({', '.join(f'{name}={limit!r}' for name, limit in limits.items())})"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value is a real number, and no bool."""
     return isinstance(value, Real) and not isinstance(value, bool)

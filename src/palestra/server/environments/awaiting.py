@@ -3,10 +3,16 @@
 import ast
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, NoReturn, TypeGuard
+from typing import Any, Final, NoReturn
 
 from palestra.errors import ConfigError, VerifierError
-from palestra.server.author_code import FUNCTION_TREES, AuthorCode, FunctionTree, place_of
+from palestra.server.author_code import (
+    FUNCTION_TREES,
+    AuthorCode,
+    FunctionTree,
+    bound_once,
+    place_of,
+)
 
 _SERVICES: Final = frozenset({"judge", "sandbox"})
 _CONVERSIONS: Final = frozenset({"bool", "float", "int", "str"})
@@ -79,8 +85,7 @@ def _unawaited(tree: FunctionTree) -> Iterator[ast.Call]:
 
 def _unawaited_calls(tree: FunctionTree) -> dict[str, ast.Call]:
     """Return the calls of services that were not awaited, by the names that hold nothing else."""
-    names = [node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)]
-    names += [node.id for node in ast.walk(tree) if _is_bound(node)]
+    certain_names = bound_once(ast.walk(tree))
     unawaited: dict[str, ast.Call] = {}
     for node in ast.walk(tree):
         match node:
@@ -88,15 +93,11 @@ def _unawaited_calls(tree: FunctionTree) -> dict[str, ast.Call]:
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
                 | ast.NamedExpr(target=ast.Name(id=name), value=value)
-            ) if names.count(name) == 1 and isinstance(value, ast.Call) and is_service_call(value):
+            ) if name in certain_names and isinstance(value, ast.Call) and is_service_call(value):
                 unawaited[name] = value
             case _:
                 pass
     return unawaited
-
-
-def _is_bound(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
 
 
 def _values_used(node: ast.AST, *, is_async: bool) -> Iterator[Any]:

@@ -6,11 +6,11 @@
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from palestra.errors import ConfigError
-from palestra.server.author_code import AuthorCode, code_of, layers_of
+from palestra.server.author_code import AuthorCode, bound_once, code_of, compared_pairs, layers_of
 from palestra.server.environments.awaiting import is_service_call
 from palestra.server.environments.parameters import ANSWER, RESPONSE
 
@@ -44,7 +44,7 @@ def refuse_slips_in_code(
                 f"{missing}: the judge would read the placeholder",
                 hint=f"add the text by its name: choose(question, labels, {missing}=…)",
             )
-    if RESPONSE not in parameters & filled_names or _is_bound_again(nodes, RESPONSE):
+    if RESPONSE not in parameters & filled_names & bound_once(nodes):
         return
     if any(_compares_response(node, parameters) for node in nodes):
         raise ConfigError(
@@ -71,10 +71,7 @@ def _unfilled(node: ast.AST, constants: Mapping[str, Any]) -> list[str]:
 
 
 def _compares_response(node: ast.AST, parameters: frozenset[str]) -> bool:
-    if not isinstance(node, ast.Compare):
-        return False
-    sides = [node.left, *node.comparators]
-    for op, first, second in zip(node.ops, sides[:-1], sides[1:], strict=True):
+    for op, first, second in compared_pairs(node):
         if isinstance(op, ast.In | ast.NotIn) and _is_response(second):
             return True
         if isinstance(op, ast.Eq | ast.NotEq) and (
@@ -100,14 +97,3 @@ def _is_text(node: ast.expr, parameters: frozenset[str]) -> bool:
 
 def _is_response(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == RESPONSE
-
-
-def _is_bound_again(nodes: Iterable[ast.AST], name: str) -> bool:
-    """Whether code gives a parameter's name another value, or a function in it has such a parameter."""
-    arguments = [node for node in nodes if isinstance(node, ast.arg) and node.arg == name]
-    stores = [
-        node
-        for node in nodes
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-    ]
-    return len(arguments) + len(stores) > 1

@@ -5,12 +5,11 @@ on an object that was made without arguments, and for a value that is returned.
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from palestra.errors import ConfigError
 from palestra.server.author_code import code_of, place_of
-
-_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
+from palestra.server.method_forms import SPREAD
 
 
 def refuse_uncallable_init(cls: type[Any]) -> None:
@@ -20,7 +19,7 @@ def refuse_uncallable_init(cls: type[Any]) -> None:
     if owner is object or not inspect.isfunction(init):
         return
     parameters = list(inspect.signature(init).parameters.values())[1:]
-    required = [p for p in parameters if p.default is p.empty and p.kind not in _SPREAD]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in SPREAD]
     if required:
         names = ", ".join(parameter.name for parameter in required)
         name = required[0].name

@@ -7,10 +7,10 @@ may be a number, computes with it, or passes it on.
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Real
 from typing import Any, Final
 
-from palestra.server.author_code import AuthorCode, FunctionTree
+from palestra.server.author_code import AuthorCode, FunctionTree, bound_once, compared_pairs
+from palestra.server.environments.attribute_types import is_number
 from palestra.server.environments.parameters import ANSWER, TASK
 from palestra.server.method_forms import SELF_NAMES
 
@@ -47,7 +47,7 @@ def compared_numbers(
         return
     reader = _Reader(code.tree, parameters)
     for field in sorted(frozenset(rows[0]) - {ANSWER, TASK}):
-        if not all(_is_number(row.get(field)) for row in rows):
+        if not all(is_number(row.get(field)) for row in rows):
             continue
         operators = reader.compared_with_text(field)
         if operators:
@@ -62,10 +62,6 @@ def compared_numbers(
             )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 class _Reader:
     """Reads which expressions of a function are the answer's text, and which a field of the row."""
 
@@ -73,9 +69,7 @@ class _Reader:
         self.forms: dict[str, str] = {}
         """How the code writes each field that it compares."""
         nodes = list(ast.walk(tree))
-        bound = [node.id for node in nodes if isinstance(node, ast.Name) and _is_bound(node)]
-        bound += [node.arg for node in nodes if isinstance(node, ast.arg)]
-        self._certain = frozenset(name for name in bound if bound.count(name) == 1)
+        self._certain = bound_once(nodes)
         self._parameters = parameters & self._certain
         self._texts = {ANSWER} & self._certain
         self._nodes = nodes
@@ -95,7 +89,7 @@ class _Reader:
         for node in self._nodes:
             if self._uses_otherwise(node, field):
                 return []
-            for operator, first, second in _pairs(node):
+            for operator, first, second in compared_pairs(node):
                 sides = [self._is_field(side, field) for side in (first, second)]
                 if not any(sides):
                     continue
@@ -145,13 +139,3 @@ class _Reader:
                 return self._is_text(value)
             case _:
                 return False
-
-
-def _is_bound(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
-
-
-def _pairs(node: ast.AST) -> Iterator[tuple[ast.cmpop, ast.expr, ast.expr]]:
-    if isinstance(node, ast.Compare):
-        sides = [node.left, *node.comparators]
-        yield from zip(node.ops, sides[:-1], sides[1:], strict=True)

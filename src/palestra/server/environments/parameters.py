@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
 from palestra.server.environments.records import RowPlaces
+from palestra.server.method_forms import SPREAD
 
 TASK: Final = "task"
 ANSWER: Final = "answer"
@@ -18,8 +19,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     RESPONSE: "the trajectory",
 }
 """What the parameters are that a field of the same name does not fill."""
-
-_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Parameters:
     def of(cls, function: Callable[..., Any], name: str, location: str = "") -> Self:
         """Return the parameters of a function without `self`, such as a bound method."""
         parameters = inspect.signature(function).parameters
-        ordinary = {key: p for key, p in parameters.items() if p.kind not in _SPREAD}
+        ordinary = {key: p for key, p in parameters.items() if p.kind not in SPREAD}
         return cls(
             function=f"{name}({', '.join(parameters)})",
             required=tuple(k for k, p in ordinary.items() if p.default is p.empty),

@@ -17,7 +17,7 @@ import orjson
 from palestra.errors import InputDataError
 from palestra.schema import JsonDict, JsonObject, encode_json, json_misfit
 from palestra.server.author_code import layers_of, place_of
-from palestra.server.method_forms import SELF_NAMES
+from palestra.server.method_forms import SELF_NAMES, SPREAD
 from palestra.server.own_errors import raising_place
 from palestra.settings import existing_paths
 from palestra.system import shown
@@ -25,7 +25,6 @@ from palestra.system import shown
 HUB: Final = "hf:"
 HUB_DEADLINE_S: Final = 20.0
 """How long the hub may fail without progress: a person waits for the run to begin."""
-_SPREAD: Final = frozenset({inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
 logger: Final = logging.getLogger("palestra.server")
 _KINDS: Final = "a list of rows, a table of pandas, a path or a glob, hf:org/name[@revision][:config][/split], or a function that yields rows"
 
@@ -71,13 +70,13 @@ def refuse_unfilled(function: Callable[..., Any], owner: str) -> None:
     a parameter that nothing fills.
     """
     parameters = list(inspect.signature(function).parameters.values())
-    unfilled = [p.name for p in parameters if p.default is p.empty and p.kind not in _SPREAD]
+    unfilled = [p.name for p in parameters if p.default is p.empty and p.kind not in SPREAD]
     if inspect.ismethod(function):
         first = next(iter(inspect.signature(function.__func__).parameters.values()))
         # A function outside of the class became a method by `data = rows`.
         owners = function.__qualname__.split(".")[-2:-1]
         is_method = any(owners == [cls.__name__] for cls in type(function.__self__).__mro__)
-        if first.name not in SELF_NAMES and first.kind not in _SPREAD and not is_method:
+        if first.name not in SELF_NAMES and first.kind not in SPREAD and not is_method:
             unfilled = [first.name, *unfilled]
     if unfilled:
         name = _name_of(function)
