@@ -80,7 +80,7 @@ from palestra.analysis.report.transcript import (
 from palestra.analysis.report.write import write_report
 from palestra.analysis.reverify_commands import command_of_run, environment_arguments
 from palestra.analysis.row_texts import read_texts
-from palestra.analysis.run_head import RunHead, run_head
+from palestra.analysis.run_head import RunHead, resources_servers, run_head
 from palestra.analysis.scan import (
     UNREADABLE,
     RecordedObject,
@@ -238,6 +238,7 @@ __all__ = [
     "refuse_shared_files",
     "refuse_with_failed",
     "report_values",
+    "resources_servers",
     "rollout_files",
     "run_head",
     "score_model",

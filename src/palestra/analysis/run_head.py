@@ -8,15 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.config import ENVIRONMENT_FILE, ServerType
 from palestra.errors import InputDataError
 from palestra.rollouts import Manifest, manifest_of_verifiers, read_manifest
 from palestra.schema import JsonDict, JsonObject, RunPaths, read_jsonl, with_compressed
 
-_FILE_ENVIRONMENT: Final = "environment_file"
 _MODEL_SETTINGS: Final = ("model", "openai_model", "model_name", "deployment")
-_MODEL: Final = "responses_api_models"
-_RESOURCES: Final = "resources_servers"
-_AGENT: Final = "responses_api_agents"
 _DIGEST_CHARACTERS: Final = 12
 _MOST_FILES: Final = 3
 
@@ -47,7 +44,7 @@ class RunHead:
     @classmethod
     def of(cls, manifest: Manifest) -> "RunHead":
         """Return the head of the run with this manifest."""
-        semantics = manifest.semantics
+        semantics, verifiers = manifest.semantics, resources_servers(manifest)
         return cls(
             environment=", ".join(environments_of(manifest)),
             model=model_of(manifest),
@@ -60,7 +57,7 @@ class RunHead:
             verifier=", ".join(
                 _digest_text(digests)
                 for name, digests in (_object(semantics.get("code"))).items()
-                if _servers(manifest).get(name, {}).get("type") == _RESOURCES
+                if name in verifiers
             ),
             selected_from=", ".join(map(str, manifest.selected_from)),
         )
@@ -118,7 +115,7 @@ def environment_servers(manifest: Manifest) -> dict[str, JsonDict]:
     as of a re-verification, all.
     """
     servers = _servers(manifest)
-    if not any(server.get("type") == _AGENT for server in servers.values()):
+    if not any(server.get("type") == ServerType.AGENT for server in servers.values()):
         return resources_servers(manifest)
     agent_name = manifest.semantics.get("agent_name")
     agents = [servers[agent_name]] if agent_name in servers else list(servers.values())
@@ -129,7 +126,7 @@ def environment_servers(manifest: Manifest) -> dict[str, JsonDict]:
 def resources_servers(manifest: Manifest) -> dict[str, JsonDict]:
     """Return all resources servers of a run, by name."""
     servers = _servers(manifest).items()
-    return {name: server for name, server in servers if server.get("type") == _RESOURCES}
+    return {name: server for name, server in servers if server.get("type") == ServerType.RESOURCES}
 
 
 def model_of(manifest: Manifest) -> str:
@@ -144,10 +141,9 @@ def _judge_of(manifest: Manifest) -> str:
     servers = _servers(manifest)
     names = [
         str(value.get("name"))
-        for server in servers.values()
-        if server.get("type") == _RESOURCES
+        for server in resources_servers(manifest).values()
         for key, value in _object(server.get("settings")).items()
-        if "judge" in key and isinstance(value, Mapping) and value.get("type") == _MODEL
+        if "judge" in key and isinstance(value, Mapping) and value.get("type") == ServerType.MODEL
     ]
     return ", ".join(dict.fromkeys(_model_name(servers[name]) for name in names if name in servers))
 
@@ -162,9 +158,8 @@ def _settings_that_matter(manifest: Manifest) -> Iterator[tuple[str, Any]]:
     for name in ("prompt", "skills"):
         if semantics.get(name):
             yield name, semantics[name]
-    for server in _servers(manifest).values():
-        if server.get("type") == _RESOURCES:
-            yield from _object(_object(server.get("settings")).get("settings")).items()
+    for server in resources_servers(manifest).values():
+        yield from _object(_object(server.get("settings")).get("settings")).items()
 
 
 def _servers(manifest: Manifest) -> dict[str, JsonDict]:
@@ -192,7 +187,7 @@ def _reference(server: JsonObject, setting: str) -> str:
 
 def _environment_name(name: str, server: JsonObject) -> str:
     implementation = str(server.get("implementation") or name)
-    if implementation == _FILE_ENVIRONMENT:
+    if implementation == ENVIRONMENT_FILE:
         return Path(str(_object(server.get("settings")).get("path") or name)).stem
     return implementation
 

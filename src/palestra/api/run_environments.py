@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from palestra.config import ENVIRONMENT_FILE, NamedFile, ResolvedConfig, ServerType
+from palestra.analysis import resources_servers
+from palestra.config import ENVIRONMENT_FILE, NamedFile, ResolvedConfig
 from palestra.errors import InputDataError
 from palestra.rollouts import read_manifest
 from palestra.schema import RunPaths
@@ -31,12 +32,11 @@ def unlike_the_runs(rollouts: Path, config: ResolvedConfig, servers: Iterable[st
 
 def _environments_of_run(manifest: Path) -> Iterator[NamedFile]:
     try:
-        servers = read_manifest(manifest).semantics.get("servers")
+        servers = resources_servers(read_manifest(manifest))
     except InputDataError:
         return
-    for name, server in servers.items() if isinstance(servers, Mapping) else ():
-        if server.get("type") == ServerType.RESOURCES:
-            yield _environment(name, server.get("implementation"), server.get("settings") or {})
+    for name, server in servers.items():
+        yield _environment(name, server.get("implementation"), server.get("settings") or {})
 
 
 def _environment(name: str, implementation: Any, settings: Mapping[str, Any]) -> NamedFile:
