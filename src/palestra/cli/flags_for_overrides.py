@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from palestra.config import is_secret_name, raise_problems
+from palestra.config import error_of, is_secret_name
 from palestra.errors import ConfigError, KnownCause, Problem
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -20,11 +20,7 @@ def with_flags_named(error: ConfigError, arguments: Sequence[str]) -> ConfigErro
     problems = [_with_flag(problem, options, arguments) for problem in error.problems]
     if all(new is old for new, old in zip(problems, error.problems, strict=True)):
         return error
-    try:
-        raise_problems(problems, hint=error.hint)
-    except ConfigError as renamed:
-        return renamed
-    return error
+    return error_of(problems, hint=error.hint)
 
 
 def _with_flag(problem: Problem, options: Sequence[Any], arguments: Sequence[str]) -> Problem:

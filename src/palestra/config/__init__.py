@@ -62,6 +62,7 @@ from palestra.config.ports import allocate_ports
 from palestra.config.problems import (
     LEAST_REPLACED,
     did_you_mean,
+    error_of,
     is_one_slip,
     is_variant,
     located,
@@ -128,6 +129,7 @@ __all__ = [
     "dump_yaml",
     "environment_of",
     "environment_tree",
+    "error_of",
     "extra_roots",
     "files_needed",
     "find_references",

@@ -110,17 +110,21 @@ def located(problem: Problem, path: Path | None, steps: Sequence[Any]) -> Proble
 
 
 def raise_problems(problems: Sequence[Problem | str], *, hint: str = "") -> None:
-    """Raise one `ConfigError` that lists all problems. Do nothing when there are none."""
-    if not problems:
-        return
+    """Raise the error of `error_of`. Do nothing when there are no problems."""
+    if problems:
+        raise error_of(problems, hint=hint)
+
+
+def error_of(problems: Sequence[Problem | str], *, hint: str = "") -> ConfigError:
+    """Return one `ConfigError` that lists all problems, of which there is at least one."""
     all_problems = tuple(
         Problem(item, hint=hint) if isinstance(item, str) else item for item in problems
     )
     if len(all_problems) == 1:
         (only,) = all_problems
-        raise ConfigError(
+        return ConfigError(
             only.message, hint=only.hint or hint, cause=only.cause, problems=all_problems
         )
     listed = "\n".join(f"  - {problem.message}" for problem in all_problems)
     message = f"{len(all_problems)} problems in the configuration:\n{listed}"
-    raise ConfigError(message, hint=hint, problems=all_problems)
+    return ConfigError(message, hint=hint, problems=all_problems)
