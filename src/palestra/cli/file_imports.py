@@ -48,15 +48,17 @@ def rows_for_file(
 
     Raises BadInput: a record gives no row, or the environment takes none of the forms.
     """
+    records = {source: list(records_of(source)) for source in sources}
     errors: list[BadInput] = []
     tried: list[bytes] = []
     for request, guess in product((False, True), repeat=2):
         make = partial(columns.row, request=request, guess=guess)
+        rows, problems = _converted(records, make)
         try:
-            rows = _converted(sources, make)
+            problems.raise_if_any(hint=NOTHING_WRITTEN)
         except BadRows as error:
-            # A form that fits no record is none of this environment.
-            if not errors or any(_fits(sources, make)):
+            # A later form may fit no record at all: the records are of another form.
+            if not errors or any(rows.values()):
                 raise
             errors.append(error)
             continue
@@ -71,32 +73,21 @@ def rows_for_file(
     raise errors[0]
 
 
-def _converted(sources: Sequence[Path], make: Callable[[Any], JsonDict]) -> dict[Path, list[Line]]:
-    """Return the rows of each source. Raises BadRows that lists every record without one."""
+def _converted(
+    records: Mapping[Path, Sequence[Line]], make: Callable[[Any], JsonDict]
+) -> tuple[dict[Path, list[Line]], RowProblems]:
+    """Return the rows of each source, and the problems of the records that give none."""
     problems = RowProblems()
-    rows: dict[Path, list[Line]] = {source: [] for source in sources}
-    for source in sources:
-        for record in records_of(source):
+    rows: dict[Path, list[Line]] = {source: [] for source in records}
+    for source, of_source in records.items():
+        for record in of_source:
             try:
                 if record.error:
                     raise ValueError(record.error)
                 rows[source].append(Line(record.number, make(record.row)))
             except ValueError as error:
                 problems.add(source, record.number, str(error))
-    problems.raise_if_any(hint=NOTHING_WRITTEN)
-    return rows
-
-
-def _fits(sources: Sequence[Path], make: Callable[[Any], JsonDict]) -> Iterator[bool]:
-    """Yield for each record whether it gives a row."""
-    for source in sources:
-        for record in records_of(source):
-            try:
-                make(record.row)
-            except ValueError:
-                yield False
-            else:
-                yield True
+    return rows, problems
 
 
 def _accepted(
