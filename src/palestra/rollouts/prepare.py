@@ -151,12 +151,7 @@ def plan(
     """
     paths = RunPaths(settings.output_jsonl_fpath)
     found_files = _found_by(settings, paths)
-    if (run_of_that_name := run_beside(paths.output)) is not None:
-        raise InputDataError(
-            f"{paths.output} has the name of a file of the run {run_of_that_name}",
-            hint="choose another output",
-            cause=KnownCause.OUTPUT_EXISTS,
-        )
+    _refuse_name_of_companion(paths.output)
     existing = list(found_files)
     resumes = bool(existing) and settings.resume_from_cache
     if existing and not resumes and not settings.overwrite:
@@ -205,6 +200,16 @@ def plan(
         notices=(count, *_warnings(settings, inputs)),
         resumes=True,
     )
+
+
+def _refuse_name_of_companion(output: Path) -> None:
+    """Raise InputDataError: the output would be a file that another run has beside its own."""
+    if (run := run_beside(output)) is not None:
+        raise InputDataError(
+            f"{output} has the name of a file of the run {run}",
+            hint="choose another output",
+            cause=KnownCause.OUTPUT_EXISTS,
+        )
 
 
 def _nothing_to_resume(settings: CollectSettings, existing: Collection[Path]) -> Iterator[str]:
