@@ -114,13 +114,13 @@ def test_a_class_without_a_required_method_is_refused(
 def test_an_abstract_class_from_another_file_is_named_with_that_file(tmp_path: Path) -> None:
     folder = tmp_path / "resources_servers" / "mine"
     folder.mkdir(parents=True)
-    (folder / "neighbour.py").write_text(HEAD + ENVIRONMENT)
-    (folder / "app.py").write_text("from neighbour import Mine\n" + SERVED)
+    (folder / "unfinished_neighbour.py").write_text(HEAD + ENVIRONMENT)
+    (folder / "app.py").write_text("from unfinished_neighbour import Mine\n" + SERVED)
 
     with pytest.raises(ConfigError) as caught:
         start_project(tmp_path, "resources_servers")
     line = HEAD.count("\n") + 1
-    assert f"neighbour.py:{line}: Mine does not define verify" in caught.value.message
+    assert f"unfinished_neighbour.py:{line}: Mine does not define verify" in caught.value.message
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
