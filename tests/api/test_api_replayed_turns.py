@@ -102,4 +102,4 @@ def test_the_command_says_whose_rewards_these_are(
     again = Path("out/again.jsonl")
     reverify(ReverifyArgs(rollouts=guessed.path, environment="guess.py", output=again), [])
 
-    assert "in 1 row the user says something else now" in capsys.readouterr().err
+    assert "in 1 row the user or a tool says something else now" in capsys.readouterr().err

@@ -156,6 +156,10 @@ def test_a_flag_for_a_config_file_is_answered_with_its_override(world: World) ->
         ("ng_run --model-api-key sk-secret", "write '+policy_api_key=****'"),
         ("ng_test --resources-server mcqa", "write +entrypoint=resources_servers/mcqa"),
         ("ng_status --wait=1", "write +wait=1"),
+        (
+            "ng_run --resources-server mcqa --config model.yaml",
+            "write '+config_paths=[resources_servers/mcqa/configs/mcqa.yaml,model.yaml]'",
+        ),
         ("ng_status --json", "--json is none of its settings\nhint: ng_status --help lists"),
         ("ng_run --verbose", "--verbose is none of its settings\nhint: ng_run --help lists"),
     ],

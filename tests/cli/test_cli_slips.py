@@ -1,5 +1,7 @@
 """Slips at the command line: each is answered with what to type."""
 
+import json
+
 import pytest
 from cli_world import World
 
@@ -90,6 +92,14 @@ def test_a_slip_is_answered_with_what_to_type(
 
     assert answer in message
     assert "environments: arc_agi" not in message
+
+
+def test_the_doctor_answers_an_override_that_is_a_flag_with_the_flag(world: World) -> None:
+    done = world.run("palestra", "doctor", "concurrency=8", "--json")
+
+    [finding] = json.loads(done.out)["findings"]
+    assert finding["symptom"] == "concurrency is a flag of this command, not an override"
+    assert finding["next_action"] == "write --concurrency 8"
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,10 @@ class Replaying(ResourcesServer):
         session.state["sum"] += amount
         return 0
 
+    @tool
+    async def note(self, amount: int) -> dict[str, Any]:
+        return {"of": {"a": [1], "b": amount}}
+
     async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
         return self.reply(body, float(session.state["sum"]))
 

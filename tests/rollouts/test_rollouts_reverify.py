@@ -237,9 +237,11 @@ def test_a_forced_verifier_gets_a_freshly_seeded_session(tmp_path: Path) -> None
     assert [row["reward"] for row in folder.new] == [1.0, 0.0]
 
 
-def called(name: str, arguments: str, *, answered: bool = True) -> list[dict[str, Any]]:
+def called(
+    name: str, arguments: str, *, answered: bool = True, answer: str = "{}"
+) -> list[dict[str, Any]]:
     call = {"type": "function_call", "name": name, "arguments": arguments, "call_id": arguments}
-    output = {"type": "function_call_output", "call_id": arguments, "output": "{}"}
+    output = {"type": "function_call_output", "call_id": arguments, "output": answer}
     return [call, output] if answered else [call]
 
 
@@ -257,6 +259,31 @@ def test_a_session_is_made_again_from_the_tool_calls_that_were_answered(tmp_path
     folder.reverify(Replaying, sessions=sessions)
 
     assert [row["reward"] for row in folder.new] == [37.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "differs"),
+    [
+        ("add", "0", False),
+        ("add", " 0\n", True),
+        ("note", '{"of":{"b":2,"a":[1]}}', False),
+        ("note", '{"of": {"a": [2], "b": 2}}', True),
+        # An MCP client writes the answer in its own form.
+        ("mcp__counter__add", "done", False),
+    ],
+)
+def test_a_tool_that_answers_otherwise_than_the_model_saw_is_marked(
+    tmp_path: Path, name: str, answer: str, differs: bool
+) -> None:
+    row = stored(0, start=5)
+    row["response"]["output"] += called(name, '{"amount": 2}', answer=answer)
+    folder = Folder(tmp_path, [row])
+    sessions = asyncio.run(check_modes(client_of(Replaying), [ENVIRONMENT], force=False))
+
+    result = folder.reverify(Replaying, sessions=sessions)
+
+    assert [row.get("_ng_conversation_differs", False) for row in folder.new] == [differs]
+    assert result["conversation_differs"] == differs
 
 
 # Judges

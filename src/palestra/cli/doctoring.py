@@ -21,6 +21,7 @@ from palestra.api import (
 )
 from palestra.cli.console import leave_now, notice, say, say_json
 from palestra.cli.escaping import visible
+from palestra.cli.flags_for_overrides import with_flags_named
 from palestra.cli.fleet_commands import OBSERVER
 from palestra.cli.loop import CommandStopped, run_to_end
 from palestra.cli.tables import plain_console
@@ -73,7 +74,7 @@ def doctor(
     try:
         config = load(overrides, ng=False, extra=extra)
     except ConfigError as error:
-        return show(_of_load(error, overrides), as_json=as_json)
+        return show(_of_load(with_flags_named(error, sys.argv[1:]), overrides), as_json=as_json)
     if not _RUN & config.tree.keys():
         raise ConfigError(
             "`palestra doctor` checks the run that `palestra collect` would start with the same "

@@ -56,4 +56,6 @@ def _options_of(arguments: Sequence[str]) -> list[Any]:
         if word not in getattr(command, "commands", {}):
             break
         command = command.commands[word]
+    if default_name := getattr(command, "default_command", ""):
+        command = command.commands[default_name]
     return [item for item in command.params if item.param_type_name == "option"]

@@ -54,8 +54,8 @@ def _report(result: JsonObject, args: ReverifyArgs, paths: ReverifyPaths) -> int
     # The result of a finished re-verification may have been written before there was this count.
     if differing := result.get("conversation_differs"):
         notice(
-            f"warning: in {amount(differing, 'row')} the user says something else now than the model "
-            f"saw, or the conversation ends elsewhere (first: {result['first_conversation_differs']}): "
+            f"warning: in {amount(differing, 'row')} the user or a tool says something else now than "
+            f"the model saw, or the conversation ends elsewhere (first: {result['first_conversation_differs']}): "
             "their rewards are of the old conversation; only new rollouts have the new one"
         )
     if not failed:

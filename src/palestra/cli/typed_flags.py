@@ -8,10 +8,9 @@ from typing import Final
 
 from palestra.config import mask_line
 from palestra.errors import ConfigError, Phrase
-from palestra.programs import COMMANDS, FlagKind
+from palestra.programs import COMMANDS, CONFIG_PATHS, SELECTORS, FlagKind, Selector
 
 _CONFIG: Final = frozenset({"--config", "-c"})
-_CONFIG_PATHS: Final = "config_paths"
 _SIGNS: Final = frozenset("+~")
 
 
@@ -33,7 +32,7 @@ def refuse_flags(program: str, words: Sequence[str], settings: Collection[str]) 
         return
     meanings = _settings_by_flag(program, settings)
     flags = _typed_flags(words, meanings)
-    overrides = [_override(flag, meanings[flag.name]) for flag in flags if flag.name in meanings]
+    overrides = _overrides([(flag, meanings[flag.name]) for flag in flags if flag.name in meanings])
     unknown = [flag.name for flag in flags if flag.name not in meanings]
     remedies = [f"write {shlex.join(map(mask_line, overrides))}"] if overrides else []
     remedies += [f"{name} is none of its settings" for name in unknown]
@@ -49,11 +48,14 @@ def refuse_flags(program: str, words: Sequence[str], settings: Collection[str]) 
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """The setting of a flag. `prefix`: what its value begins with."""
+    """The setting of a flag. `prefix`: what its value begins with. `selector`: its value is the name
+    of a component.
+    """
 
     setting: str
     is_switch: bool = False
     prefix: str = ""
+    selector: Selector | None = None
 
 
 def _is_flag(word: str) -> bool:
@@ -75,9 +77,22 @@ def _typed_flags(words: Sequence[str], meanings: Mapping[str, _Meaning]) -> list
     return flags
 
 
+def _overrides(flags: Sequence[tuple[TypedFlag, _Meaning]]) -> list[str]:
+    """Return the overrides that mean the same as flags. All config files are in one of them."""
+    configs = [_file(flag, meaning) for flag, meaning in flags if meaning.setting == CONFIG_PATHS]
+    overrides = [
+        _override(flag, meaning) for flag, meaning in flags if meaning.setting != CONFIG_PATHS
+    ]
+    return [f"+{CONFIG_PATHS}=[{','.join(configs)}]", *overrides] if configs else overrides
+
+
+def _file(flag: TypedFlag, meaning: _Meaning) -> str:
+    if meaning.selector is None:
+        return flag.value or "FILE"
+    return meaning.selector.files(flag.value or "NAME")[0]
+
+
 def _override(flag: TypedFlag, meaning: _Meaning) -> str:
-    if meaning.setting == _CONFIG_PATHS:
-        return f"+{_CONFIG_PATHS}=[{flag.value or 'FILE'}]"
     default = "true" if meaning.is_switch else "VALUE"
     return f"+{meaning.setting}={meaning.prefix}{flag.value or default}"
 
@@ -102,10 +117,13 @@ def _settings_by_flag(program: str, settings: Collection[str]) -> Mapping[str, _
         for name in flag.names
     }
     names = {f"--{name.replace('_', '-')}": _Meaning(name) for name in settings}
-    configs = dict.fromkeys(_CONFIG, _Meaning(_CONFIG_PATHS))
+    configs = dict.fromkeys(_CONFIG, _Meaning(CONFIG_PATHS))
+    selectors = {
+        selector.flag: _Meaning(CONFIG_PATHS, selector=selector) for selector in SELECTORS.values()
+    }
     accepted = {
         flag: meaning
-        for flag, meaning in {**names, **ours, **configs}.items()
+        for flag, meaning in {**names, **ours, **configs, **selectors}.items()
         if meaning.setting in settings
     }
     return {**accepted, **gyms}

@@ -41,8 +41,8 @@ EMPTY_ANSWER = "_ng_empty_answer"
 """The field of a scored row that marks an empty answer: the model returned neither text nor a tool
 call."""
 CONVERSATION_DIFFERS = "_ng_conversation_differs"
-"""The field of a row that was verified again: the user of today's environment says something else
-than the model saw, or the conversation ends earlier or later."""
+"""The field of a row that was verified again: the user or a tool of today's environment says
+something else than the model saw, or the conversation ends earlier or later."""
 NO_PERSIST = "_ng_no_persist"
 CREATE_PARAMS = "responses_create_params"
 

@@ -28,10 +28,12 @@ _ITSELF: Final = "check"
 class _DoctorGroup(TyperGroup):
     """The group of the doctor's commands; without a subcommand, `palestra doctor` runs `check`."""
 
+    default_command = _ITSELF
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the default command `check`, unless the arguments begin with a command's name."""
         is_command = args[:1] and args[0] in self.commands
-        return super().parse_args(ctx, args if is_command else [_ITSELF, *args])
+        return super().parse_args(ctx, args if is_command else [self.default_command, *args])
 
 
 @final

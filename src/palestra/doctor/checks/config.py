@@ -34,7 +34,9 @@ def findings_of_load(error: ConfigError, sources: Collection[Path]) -> tuple[Fin
     loaded.
     """
     errors = (
-        ConfigError(p.message.split("\n")[0], hint=error.hint, cause=p.cause, problems=(p,))
+        ConfigError(
+            p.message.split("\n")[0], hint=p.hint or error.hint, cause=p.cause, problems=(p,)
+        )
         for p in error.problems
     )
     return tuple(_with_lines(only, sources) for only in errors)

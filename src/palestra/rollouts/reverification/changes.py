@@ -109,7 +109,7 @@ class Changes:
             )
 
     def conversation_differs(self, row: StoredRow) -> None:
-        """Count a row whose user says something else today, or ends earlier or later."""
+        """Count a row whose user or tool says something else today, or that ends elsewhere."""
         self.first_differing = self.first_differing or row.place()
         self.differing += 1
 

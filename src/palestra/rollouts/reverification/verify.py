@@ -58,10 +58,16 @@ _MCP = "mcp__"
 CALL, CALL_OUTPUT = "function_call", "function_call_output"
 
 
-async def replay_tools(peer: Peer, output: Any) -> None:
-    """Run a trajectory's tool calls one after another. Raises `CallError`: a call fails."""
-    for name, arguments in answered_calls(output):
-        await peer.call_tool(name, arguments)
+async def replay_tools(peer: Peer, output: Any) -> bool:
+    """Run a trajectory's tool calls one after another. Return whether each answers as it did.
+
+    Raises `CallError`: a call fails.
+    """
+    is_same = True
+    for call in answered_calls(output):
+        answer = await peer.call_tool(call.name, call.arguments)
+        is_same = call.is_answered_by(answer) and is_same
+    return is_same
 
 
 async def replay_turns(
@@ -74,7 +80,7 @@ async def replay_turns(
     """Run a trajectory's tool calls, and send each turn without calls to `/step`, in order.
 
     A turn that was cut off was never sent. Return whether the environment says the same as it did:
-    the same text after each turn, and the end after the last one. `max_turns`: the limit of today's
+    the same answers of tools, the same text after each turn, and the end after the last one. `max_turns`: the limit of today's
     environment. `ended_at_limit`: the conversation ended at a limit, which may be the agent's, so that
     what the user said last is not known. Raises `CallError`: a call fails.
     """
@@ -92,7 +98,7 @@ async def replay_turns(
         if not is_last and at_limit:
             is_same = False
         if any(item.get("type") == CALL for item in turn):
-            await replay_tools(peer, [*turn, *outputs])
+            is_same = await replay_tools(peer, [*turn, *outputs]) and is_same
         elif not is_last or response.get("incomplete_details") is None:
             step = await peer.call("/step", {"response": {**response, "output": turn}}, Step)
             goes_on = not (step.terminated or step.truncated or at_limit)
@@ -130,23 +136,47 @@ def _text_of(content: Any) -> str:
     return "".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 
-def answered_calls(output: Any) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the name and arguments of each tool call that the environment answered, in order."""
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """A tool call that the environment answered. `output`: the answer that the model saw.
+
+    `through_mcp`: an MCP client made the call, and wrote the answer in its own form.
+    """
+
+    name: str
+    arguments: JsonObject
+    output: Any
+    through_mcp: bool = False
+
+    def is_answered_by(self, answer: str) -> bool:
+        """Return whether this answer says what the model saw, as text or as JSON."""
+        if self.through_mcp or not isinstance(self.output, str) or answer == self.output:
+            return True
+        before = _decoded(self.output)
+        return isinstance(before, dict | list) and before == _decoded(answer)
+
+
+def answered_calls(output: Any) -> Iterator[AnsweredCall]:
+    """Yield each tool call that the environment answered, in order."""
     output_items = output if isinstance(output, list) else []
     items = [item for item in output_items if isinstance(item, Mapping)]
-    answered_ids = {item.get("call_id") for item in items if item.get("type") == CALL_OUTPUT}
+    outputs = [item for item in items if item.get("type") == CALL_OUTPUT]
+    answers = {item.get("call_id"): item.get("output") for item in outputs}
     for item in items:
-        if item.get("type") != CALL or item.get("call_id") not in answered_ids:
+        if item.get("type") != CALL or item.get("call_id") not in answers:
             continue
         arguments = _decoded(item.get("arguments"))
         # What is no object was refused by the agent and never sent.
         if isinstance(arguments, dict):
-            yield _plain_name(str(item.get("name"))), arguments
+            name, through_mcp = _plain_name(str(item.get("name")))
+            yield AnsweredCall(name, arguments, answers[item.get("call_id")], through_mcp)
 
 
-def _plain_name(name: str) -> str:
-    """Return the tool's own name: `get_weather` for `mcp__weather__get_weather` too."""
-    return name.split("__", 2)[-1] if name.startswith(_MCP) else name
+def _plain_name(name: str) -> tuple[str, bool]:
+    """Return the tool's own name, which is `get_weather` for `mcp__weather__get_weather` too, and
+    whether it is the name of an MCP client.
+    """
+    return (name.split("__", 2)[-1], True) if name.startswith(_MCP) else (name, False)
 
 
 def _decoded(text: Any) -> Any:
@@ -422,7 +452,7 @@ class Verifier:
             else:
                 await peer.notify("/seed_session", seed)
         if replayed:
-            await replay_tools(peer, stored.row[RESPONSE]["output"])
+            is_same = await replay_tools(peer, stored.row[RESPONSE]["output"])
         verify_fields = self._parsed(stored)
         body = {**fields, **verify_fields, **replay}
         result = await peer.call("/verify", body, VerifyResponse)
