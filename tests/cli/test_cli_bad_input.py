@@ -159,7 +159,8 @@ def test_a_busy_head_port_names_its_holder(world: World) -> None:
         holder.listen()
         message = refused_config(world, CONFIGS, *NAMED)
 
-    assert f"cannot listen on 127.0.0.1:{world.head_port}: process {os.getpid()} (" in message
+    assert f"the head server cannot listen on 127.0.0.1:{world.head_port}: " in message
+    assert f"; process {os.getpid()} (" in message
     assert "uses this port" in message
 
 

@@ -133,6 +133,15 @@ def place(problem: Problem) -> tuple[str, int]:
         (FLEET.replace("domain: knowledge", "domain: ${absent}"), 10),
         (FLEET.replace("domain: knowledge", "domain: ${oops"), 10),
         (FLEET.replace("domain: knowledge", "x: ${.y}\n      y: ${.x}"), 10),
+        (FLEET.replace("domain: knowledge", "domain: knowledge\n      port: 11000"), 11),
+        (f"{FLEET}disallowed_ports: 3\n", 16),
+        (f"{FLEET}head_server:\n  port: high\n", 17),
+        (f"{FLEET}port_range_low: 5\nport_range_high: 4\n", 16),
+        (f"{FLEET}more:\n  _copy: mcqaa\n", 17),
+        (f"{FLEET}more:\n  _delete_key: 1\n", 17),
+        (f"{FLEET}more:\n  _copy: 1\n", 17),
+        (f"{FLEET}more:\n  _inherit_from: mcqa\n  _copy: mcqa\n", 16),
+        (f"{FLEET}more:\n  one:\n    _copy: more\n", 16),
     ],
 )
 def test_a_wrong_value_of_a_file_is_refused_with_its_line(

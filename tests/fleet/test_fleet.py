@@ -433,6 +433,16 @@ def test_a_busy_port_names_its_holder_and_leaves_no_socket(project: Project) -> 
     assert f"process {os.getpid()} (" in error.message
 
 
+@pytest.mark.parametrize("port", ["", "++{}.port=12345"])
+def test_a_host_that_is_not_this_machine_blames_no_program(project: Project, port: str) -> None:
+    host = (f"++{X}.host=192.0.2.1", f"++{X}.placement=process", "++fleet_token=t", port.format(X))
+    error = refused(project.load(FLEET, *filter(None, host)))
+
+    assert isinstance(error, ConfigError)
+    assert "x cannot listen on 192.0.2.1:" in error.message
+    assert error.hint.startswith("`host` (or default_host) must be an address of this machine")
+
+
 def test_a_host_that_others_reach_is_refused_without_a_token(project: Project) -> None:
     error = refused(project.load(X_ALONE, f"++{X}.host=0.0.0.0"))
 

@@ -58,7 +58,7 @@ from palestra.config.paths import (
     resolve_path,
     search_roots,
 )
-from palestra.config.ports import allocate_ports
+from palestra.config.ports import allocate_ports, port_range
 from palestra.config.problems import (
     LEAST_REPLACED,
     did_you_mean,
@@ -153,6 +153,7 @@ __all__ = [
     "nearest_name",
     "parse_overrides",
     "parse_yaml",
+    "port_range",
     "project_root",
     "raise_problems",
     "read_settings",

@@ -8,7 +8,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from palestra.config.problems import did_you_mean
+from palestra.config.origins import Origins
+from palestra.config.problems import did_you_mean, error_of
 from palestra.config.tree import (
     ABSENT,
     COPY,
@@ -23,23 +24,26 @@ from palestra.config.tree import (
     step_in,
     string_directive,
 )
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, Problem
 
 
-def compose(tree: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """Return the tree with all directives carried out, and warnings.
+def compose(
+    tree: Mapping[Any, Any], origins: Origins | None = None
+) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """Return the tree with all directives carried out, and warnings. `origins`: of its values.
 
     Raises ConfigError: a source does not exist, directives form a cycle, a directive is not a path,
     or other keys are set next to a directive whose source is not a mapping.
     """
-    composer = _Composer(tree)
+    composer = _Composer(tree, origins or Origins())
     composed = composer.evaluate((), tree)
     return _without(composed, composer.moved), tuple(composer.warnings)
 
 
 class _Composer:
-    def __init__(self, root: Mapping[Any, Any]) -> None:
+    def __init__(self, root: Mapping[Any, Any], origins: Origins) -> None:
         self._root = root
+        self._origins = origins
         self._active: list[Steps] = []
         self._done: dict[Steps, Any] = {}
         self.moved: set[Steps] = set()
@@ -51,10 +55,8 @@ class _Composer:
             return self._done[steps]
         if steps in self._active:
             circle = [*self._active[self._active.index(steps) :], steps]
-            raise ConfigError(
-                "inherit_from and copy go in a circle: "
-                + " -> ".join(dotted(at) or "the whole config" for at in circle)
-            )
+            path = " -> ".join(dotted(at) or "the whole config" for at in circle)
+            raise self._error(steps, f"inherit_from and copy go in a circle: {path}")
         self._active.append(steps)
         self._done[steps] = value = self._fresh(steps, node)
         self._active.pop()
@@ -85,27 +87,29 @@ class _Composer:
         if not directives:
             return own_keys
         if len(directives) > 1:
-            raise ConfigError(f"{dotted(steps)} has both {MOVE} and {COPY}; it can have one")
+            raise self._error(steps, f"{dotted(steps)} has both {MOVE} and {COPY}; it can have one")
         source = self._source(steps, directives[0], node[directives[0]])
         if own_keys and not isinstance(source, Mapping):
-            raise ConfigError(
+            raise self._error(
+                (*steps, directives[0]),
                 f"{dotted(steps)}.{directives[0]}: {node[directives[0]]} is not a mapping, "
-                f"so nothing can be set beside it: {', '.join(map(str, own_keys))}"
+                f"so nothing can be set beside it: {', '.join(map(str, own_keys))}",
             )
         return merge(source, own_keys) if own_keys else source
 
     def _source(self, steps: Steps, directive: str, path: Any) -> Any:
         if not isinstance(path, str) or not path.strip():
-            raise ConfigError(
-                f"{dotted(steps)}.{directive} must be the dotted path of a config section, such as a.b.c"
+            raise self._error(
+                (*steps, directive),
+                f"{dotted(steps)}.{directive} must be the dotted path of a config section, such as a.b.c",
             )
         source_steps = tuple(path.strip().split("."))
-        value, at = self._look_up(source_steps, wanted_by=f"{dotted(steps)}.{directive}")
+        value, at = self._look_up(source_steps, wanted_by=(*steps, directive))
         if directive == MOVE:
             self.moved.add(at)
         return copy.deepcopy(value)
 
-    def _look_up(self, path: Steps, *, wanted_by: str) -> tuple[Any, Steps]:
+    def _look_up(self, path: Steps, *, wanted_by: Steps) -> tuple[Any, Steps]:
         """Return the evaluated value at a path, and the path with its real keys (numbers as
         numbers).
         """
@@ -118,9 +122,10 @@ class _Composer:
             key = step_in(node, step)
             if key is ABSENT:
                 names = [str(name) for name, _ in children(node)]
-                raise ConfigError(
-                    f"{wanted_by}: there is no {dotted(path)} in the config"
-                    + did_you_mean(str(step), names)
+                raise self._error(
+                    wanted_by,
+                    f"{dotted(wanted_by)}: there is no {dotted(path)} in the config"
+                    + did_you_mean(str(step), names),
                 )
             node, at = node[key], (*at, key)
         return (node if evaluated else self.evaluate(at, node)), at
@@ -128,7 +133,8 @@ class _Composer:
     def _without_deleted(self, steps: Steps, names: Any, value: Any) -> Any:
         deleted = names.split(",") if isinstance(names, str) else names
         if not isinstance(deleted, list) or not isinstance(value, Mapping):
-            raise ConfigError(
+            raise self._error(
+                (*steps, DELETE),
                 f"{dotted(steps)}.{DELETE} must be a list of keys of a mapping",
                 hint=f'for example {DELETE}: "key_a, key_b"',
             )
@@ -143,6 +149,10 @@ class _Composer:
             else:
                 del remaining[key]
         return remaining
+
+    def _error(self, steps: Steps, message: str, *, hint: str = "") -> ConfigError:
+        problem = Problem(message, key=dotted(steps), hint=hint)
+        return error_of([self._origins.located(problem, *steps)])
 
 
 def _without(tree: Any, moved: set[Steps], steps: Steps = ()) -> Any:

@@ -75,7 +75,7 @@ def load_config(
     overridden = _with_overrides(merged, effective, search_paths, rules)
     origins = Origins(merged.sources, effective)
     with _naming_old_names(overridden, search_paths):
-        composed, compose_warnings = compose(overridden)
+        composed, compose_warnings = compose(overridden, origins)
         tree = resolve(composed, require_all=require_all, required=required, origins=origins)
         config = _validated(
             tree,
@@ -274,7 +274,7 @@ def _validated(
     )
     if references:
         check_references(instances)
-    check_ports(resolved, instances)
+    check_ports(resolved, instances, origins)
     capture_settings(resolved)
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)
 

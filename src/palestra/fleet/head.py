@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
@@ -42,7 +43,14 @@ from palestra.fleet.runfile import (
     write_ended_fleet,
     write_run_file,
 )
-from palestra.fleet.sockets import LOOPBACK, HeadAddress, holder_of, listen, serving
+from palestra.fleet.sockets import (
+    LOOPBACK,
+    HeadAddress,
+    ListenRemedies,
+    holder_of,
+    listen_at,
+    serving,
+)
 from palestra.schema import JsonDict, complete_document, encode_json
 from palestra.server import Boundary, OwnErrors, RefusalEnvelopes, describe, error_text
 from palestra.transport import ASGIApp, BlockedServer, new_id
@@ -227,15 +235,7 @@ def _address(tree: ConfigTree) -> HeadAddress:
 
 
 def _listen(address: HeadAddress) -> socket.socket:
-    try:
-        return listen(address.host, address.port)
-    except OSError as error:
-        raise ConfigError(
-            f"the head server cannot listen on {address.host}:{address.port}: "
-            f"{_holder(address.port)} uses this port",
-            hint="stop that process, or choose another port with ++head_server.port=<port> (0 "
-            "picks a free one), the same for every command of this fleet",
-        ) from error
+    return listen_at(address.host, address.port, remedies=_REMEDIES, owner="the head server")
 
 
 def _holder(port: int) -> str:
@@ -243,4 +243,12 @@ def _holder(port: int) -> str:
     if other_run is not None and other_run.alive():
         minutes = (time.time() - other_run.started) / 60
         return f"another fleet (process {other_run.pid}, started {minutes:.0f} min ago)"
-    return holder_of(port) or "another program"
+    return holder_of(port)
+
+
+_REMEDIES: Final = ListenRemedies(
+    port="stop that process, or choose another port with ++head_server.port=<port> (0 picks a free "
+    "one), the same for every command of this fleet",
+    host="choose an address of this machine with ++head_server.host=<host>",
+    holder=_holder,
+)

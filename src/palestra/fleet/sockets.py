@@ -7,7 +7,7 @@ import contextlib
 import errno
 import random
 import socket
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig
+from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig, port_range
 from palestra.errors import ConfigError, KnownCause
 from palestra.transport import ASGIApp
 
@@ -85,20 +85,23 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def listen_in_range(host: str, low: int, high: int, taken_ports: Collection[int]) -> socket.socket:
-    """Return a listening socket on a free port in `low..high`, except `taken_ports`.
+def listen_in_range(
+    owner: str, host: str, low: int, high: int, taken_ports: Collection[int]
+) -> socket.socket:
+    """Return a listening socket for `owner` on a free port in `low..high`, except `taken_ports`.
 
-    Raises ConfigError when the range has no free port.
+    Raises ConfigError: the range has no free port, or `host` is not an address of this machine.
     """
     ports = [port for port in range(low, high + 1) if port not in taken_ports]
     random.shuffle(ports)
     for port in ports:
         try:
             return listen(host, port)
-        except OSError:
-            continue
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise _OF_SETTINGS.refusal(owner, host, port, error) from error
     raise ConfigError(
-        f"no port between {low} and {high} is free on {host}",
+        f"no port between {low} and {high} is free on {host} for {owner}",
         hint="widen port_range_low..port_range_high",
     )
 
@@ -168,6 +171,53 @@ def check_hosts(config: ResolvedConfig, token: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ListenRemedies:
+    """What a user can do about an address at which nothing can listen."""
+
+    port: str
+    """For a port that another process uses."""
+    host: str
+    """For a host that is not this machine, or a port that needs rights."""
+    holder: Callable[[int], str]
+    """Returns who uses a port; empty when it is not known."""
+
+    def refusal(self, owner: str, host: str, port: int, error: OSError) -> ConfigError:
+        """Return the error of `owner`, which cannot listen at an address."""
+        is_taken = error.errno == errno.EADDRINUSE
+        holder = self.holder(port) or "another program" if is_taken else ""
+        uses = f"; {holder} uses this port" if is_taken else ""
+        message = f"{owner} cannot listen on {host}:{port}: {error.strerror}{uses}"
+        return ConfigError(message.lstrip(), hint=self.port if is_taken else self.host)
+
+
+_OF_FLAGS: Final = ListenRemedies(
+    port="stop that process, or choose another --port; `--port 0` takes a free one",
+    host="give an address of this machine with --host, and a port that you may use with --port",
+    holder=holder_of,
+)
+_OF_SETTINGS: Final = ListenRemedies(
+    port="choose another port, or leave `port` out to get a free one",
+    host="`host` (or default_host) must be an address of this machine, and `port` one that you may use",
+    holder=holder_of,
+)
+
+
+def listen_at(
+    host: str, port: int, *, remedies: ListenRemedies = _OF_FLAGS, owner: str = ""
+) -> socket.socket:
+    """Listen at the address that a user chose. `remedies`: how to choose another; by default with a
+    command's flags `--host` and `--port`. `owner`: the server that would listen.
+
+    Raises ConfigError: another process uses the port (the error names it), or `host` is not an
+    address of this machine.
+    """
+    try:
+        return listen(host, port)
+    except OSError as error:
+        raise remedies.refusal(owner, host, port, error) from error
+
+
 def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> list[socket.socket]:
     """Return `count` listening sockets for an instance. The first one uses the instance's `port`,
     if it is set.
@@ -175,7 +225,7 @@ def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> 
     Raises ConfigError when this port, or every port of the range, is taken.
     """
     tree = config.tree
-    low, high = tree.get("port_range_low") or 10001, tree.get("port_range_high") or 20000
+    low, high = port_range(tree)
     reserved = {
         instance.port for instance in config.instances.values() if instance.port is not None
     }
@@ -184,44 +234,14 @@ def listen_for(instance: InstanceConfig, count: int, config: ResolvedConfig) -> 
         sockets: list[socket.socket] = []
         for index in range(count):
             if instance.port is not None and index == 0:
-                sock = _listen_on(instance.name, instance.host, instance.port)
+                sock = listen_at(
+                    instance.host, instance.port, remedies=_OF_SETTINGS, owner=instance.name
+                )
             else:
-                sock = listen_in_range(instance.host, int(low), int(high), reserved)
+                sock = listen_in_range(instance.name, instance.host, low, high, reserved)
             sockets.append(opened.enter_context(sock))
         opened.pop_all()
     return sockets
-
-
-def _listen_on(name: str, host: str, port: int) -> socket.socket:
-    try:
-        return listen(host, port)
-    except OSError as error:
-        holder = holder_of(port) or "another program"
-        raise ConfigError(
-            f"{name} cannot listen on {host}:{port}: {error.strerror}; {holder} uses this port",
-            hint="choose another port, or leave `port` out to get a free one",
-        ) from error
-
-
-def listen_at(host: str, port: int) -> socket.socket:
-    """Listen at the address that a command's flags `--host` and `--port` name.
-
-    Raises ConfigError: another process uses the port (the error names it), or `host` is not an
-    address of this machine.
-    """
-    try:
-        return listen(host, port)
-    except OSError as error:
-        holder = holder_of(port) if error.errno == errno.EADDRINUSE else None
-        hint = (
-            "stop that process, or choose another --port; `--port 0` takes a free one"
-            if error.errno == errno.EADDRINUSE
-            else "give an address of this machine with --host, and a port that you may use with --port"
-        )
-        raise ConfigError(
-            f"cannot listen on {host}:{port} ({error.strerror}){(holder and f': {holder} uses it') or ''}",
-            hint=hint,
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def test_vllm_is_not_started_at_a_port_that_is_taken(taken: int) -> None:
         async with serve_vllm(server, HttpClient(), report=lambda _: None, vllm=VLLM):
             pytest.fail("it was taken for ready")
 
-    with pytest.raises(ConfigError, match=f":{taken} .*: process {os.getpid()} "):
+    with pytest.raises(ConfigError, match=f":{taken}: .*; process {os.getpid()} "):
         asyncio.run(run())
 
 
@@ -51,7 +51,7 @@ def test_llama_cpp_is_not_started_at_a_port_that_is_taken(taken: int, tmp_path: 
         async with serve_llama_cpp(server, report=lambda _: None, ready_timeout_s=9):
             pytest.fail("it was taken for ready")
 
-    with pytest.raises(ConfigError, match=f":{taken} .*: process"):
+    with pytest.raises(ConfigError, match=f":{taken}: .*; process"):
         asyncio.run(run())
 
 
