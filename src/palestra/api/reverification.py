@@ -45,6 +45,7 @@ from palestra.rollouts import (
     check_places,
     copy_inputs,
     failures_beside,
+    has_unscored,
     holds_failures,
     outputs_of,
     record_stopped,
@@ -121,7 +122,12 @@ class PreparedReverification:
 
     async def _sessions(self, fleet: Reachable) -> Sessions:
         try:
-            return await check_modes(fleet.client, self.checked.servers, force=self.args.force)
+            return await check_modes(
+                fleet.client,
+                self.checked.servers,
+                force=self.args.force,
+                any_failed=has_unscored(RunPaths(_scored(self.args))),
+            )
         except ConfigError as error:
             error.hint = advice_about(self.args.rollouts)(error.hint)
             raise
@@ -304,8 +310,12 @@ def _inputs(args: ReverifyArgs) -> tuple[Path, ...]:
 
 def _own_inputs(args: ReverifyArgs) -> Path:
     """Return the path of the materialized inputs of the stored run; the file may be missing."""
-    scored = args.scored or scored_beside(args.rollouts) or args.rollouts
-    return RunPaths(scored).materialized_inputs
+    return RunPaths(_scored(args)).materialized_inputs
+
+
+def _scored(args: ReverifyArgs) -> Path:
+    """Return the path of the scored rows of the stored run; the file may be missing."""
+    return args.scored or scored_beside(args.rollouts) or args.rollouts
 
 
 def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:

@@ -61,7 +61,7 @@ from palestra.rollouts.prepare import (
     unfinished_rollouts,
     why_not_writable,
 )
-from palestra.rollouts.recorded import scored_keys
+from palestra.rollouts.recorded import has_unscored, scored_keys
 from palestra.rollouts.results import (
     ENDED_RUN,
     FailedRow,
@@ -183,6 +183,7 @@ __all__ = [
     "events_problem",
     "failures_beside",
     "first_cause",
+    "has_unscored",
     "holds_failures",
     "import_command",
     "import_rollouts",
