@@ -462,3 +462,20 @@ def test_settings_of_nemo_gym_are_answered_with_the_flags(world: World) -> None:
         "hint: palestra reverify --rollouts r.jsonl --output new.jsonl '+config_paths=[a.yaml]'"
         in message
     )
+
+
+def test_the_hints_name_the_environment_of_the_run(world: World) -> None:
+    world.write("lenient.py", LENIENT)
+    world.write("r.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
+    settings = {"path": "lenient.py", "class_name": ""}
+    server = {"type": "resources_servers", "implementation": "environment_file"}
+    servers = {"lenient": {**server, "settings": settings}}
+    Manifest("digest", {"servers": servers}, 1, 1, "1").write(world.folder / "r_manifest.json")
+    command = "palestra reverify r.jsonl --output r_reverified.jsonl"
+
+    without_output = world.run("palestra", "reverify", "r.jsonl").refused()
+    without_environment = world.run(*command.split()).refused()
+
+    assert f"hint: {command} --environment lenient.py" in without_output
+    assert "the environment of the run: --environment lenient.py" in without_environment
+    assert world.run(*command.split(), "--environment", "lenient.py").code == 0

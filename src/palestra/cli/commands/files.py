@@ -22,6 +22,7 @@ from palestra.config import NamedFile, mask_line
 from palestra.errors import ConfigError, Phrase
 from palestra.programs import is_bare
 
+_ENVIRONMENT_FLAGS: Final = frozenset({"--environment", "-e", "--config", "-c"})
 _SETTINGS_OF_NEMO_GYM: Final = {
     "rollouts_jsonl_fpath": "rollouts",
     "output_jsonl_fpath": "output",
@@ -130,7 +131,15 @@ def _without_output(rollouts: Path) -> ConfigError:
     """Return the error of a `reverify` without an output, with the whole command."""
     stem = rollouts.name.removesuffix(".gz").removesuffix(".jsonl")
     typed = [mask_line(word) for word in sys.argv[1:] if word]
-    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl"]
+    names_environment = any(
+        word.partition("=")[0] in _ENVIRONMENT_FLAGS or "config_paths" in word for word in typed
+    )
+    environment: Sequence[str] = ()
+    if not names_environment:
+        from palestra.analysis import environment_options
+
+        environment = environment_options(rollouts)
+    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl", *environment]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 
 
