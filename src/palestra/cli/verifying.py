@@ -1,8 +1,9 @@
 """`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -25,6 +26,8 @@ from palestra.system import beating
 
 MOST_LISTED: Final = 3
 """Rows, and kinds of answers, that a line of the table names."""
+SILENT_S: Final = 5.0
+"""How many seconds a check may run without a line about it."""
 LOCKED_AFTER_S: Final = 2.0
 """How many seconds longer than the command itself the guard waits for a verifier."""
 
@@ -47,6 +50,35 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     return show_report(report, as_json=args.as_json)
 
 
+@dataclass(slots=True)
+class CheckProgress:
+    """Says how far a check is that takes long: a slow verifier would look like one that hangs."""
+
+    timeout_s: float
+    """How long one answer may take."""
+    _check: str = ""
+    _began_s: float = 0.0
+    _next_s: float = SILENT_S
+
+    def line_at(self, report: VerifierReport, now_s: float) -> str:
+        """Return the line to print before the next answer is verified; empty when none is due.
+
+        `report`: its last check is the one that runs. `now_s`: the time of a clock.
+        """
+        check = report.checks[-1]
+        if check.name != self._check:
+            self._check, self._began_s, self._next_s = check.name, now_s, SILENT_S
+        elapsed_s = now_s - self._began_s
+        if elapsed_s < self._next_s:
+            return ""
+        self._next_s = 2 * elapsed_s
+        kinds = dict.fromkeys(finding.kind for finding in check.findings)
+        return (
+            f"the check {check.name} has run for {elapsed_s:.0f} s and verifies answer {check.probes} "
+            f"({', '.join(kinds)}); each may take {self.timeout_s:g} s (--timeout)"
+        )
+
+
 async def _examined(
     subject: ExaminedEnvironment,
     limits: ExaminationLimits,
@@ -54,7 +86,11 @@ async def _examined(
     *,
     as_json: bool,
 ) -> VerifierReport:
+    progress = CheckProgress(limits.timeout_s)
+
     def print_report(report: VerifierReport) -> None:
+        if line := progress.line_at(report, time.monotonic()):
+            notice(line)
         limit_s = limits.given_up_after_s + LOCKED_AFTER_S
         tell_guard(report=report.as_json(), as_json=as_json, limit_s=limit_s)
 
