@@ -422,6 +422,21 @@ def test_a_change_of_what_the_rows_use_has_no_such_way_on(folder: Path) -> None:
     assert "is named by no setting" not in stale_hint(folder, semantics=edited)
 
 
+@pytest.mark.parametrize("scored_since", [False, True])
+def test_failed_tasks_are_to_be_selected_only_where_one_has_no_score(
+    folder: Path, scored_since: bool
+) -> None:
+    prepared(folder)
+    key = '{"_ng_task_index": 0, "_ng_rollout_index": 0}\n'
+    (folder / "run_failures.jsonl").write_text(key)
+    if scored_since:
+        (folder / "run.jsonl").write_text(key)
+
+    hint = stale_hint(folder, semantics=fleet_of("other_env"), limit=1)
+
+    assert ("palestra select" in hint) != scored_since
+
+
 def test_servers_that_no_row_reaches_may_come_and_go(folder: Path) -> None:
     prepared(folder, semantics=fleet_of("mcqa", "other"))
 
