@@ -282,13 +282,13 @@ class EnvironmentDefinition:
         for template in filter(None, (prompt, self._system)):
             for name, numbers in template.null_fields(rows).items():
                 yield (
-                    f"{template.name} says None in {_counted_rows(numbers, rows, row_places)}, where "
+                    f"{template.name} says None in {row_places.counted(numbers, len(rows))}, where "
                     f"{name} is null; write a text there, or leave these rows out"
                 )
         if prompt is not None and (numbers := prompt.blank_rows(rows)):
             fields = f" with an empty {' and '.join(prompt.fields())}" if prompt.fields() else ""
             yield (
-                f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
+                f"{prompt.name} is empty in {row_places.counted(numbers, len(rows))}{fields}; write "
                 "a text there, or leave these rows out"
             )
         if prompt is not None and len(rows) > 1 and self._asks_alike:
@@ -397,8 +397,8 @@ class EnvironmentDefinition:
         `files`: the files of the records, for messages. `warn`: gets a sentence for each field that
         no parameter gets, although one has its name, and for what else is most likely a slip.
 
-        Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
-        that the verify response adds.
+        Raises InputDataError: rows lack fields that the prompt or a method asks for, have fields that
+        the verify response adds, or values that a parameter's type hint excludes.
         """
         if records is None:
             raw_rows = self.records(cache)
@@ -617,11 +617,6 @@ def _equal_rows(rows: Sequence[JsonObject]) -> int:
 def _has_input(row: JsonObject) -> bool:
     params = row.get(CREATE_PARAMS)
     return isinstance(params, Mapping) and bool(params.get("input"))
-
-
-def _counted_rows(numbers: Sequence[int], rows: Sequence[JsonObject], row_places: RowPlaces) -> str:
-    """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
-    return f"{len(numbers)} of the {len(rows)} rows ({row_places.of(numbers[0])} is the first)"
 
 
 def _row_label(

@@ -5,7 +5,7 @@ function.
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
@@ -190,7 +190,11 @@ class RowPlaces:
         if not self.files:
             return f"row {number} of data"
         file, line = self._lines[number]
-        return f"line {line} of {file}"
+        return f"line {line} of {shown(file)}"
+
+    def counted(self, numbers: Sequence[int], total: int) -> str:
+        """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
+        return f"{len(numbers)} of the {total} rows ({self.of(numbers[0])} is the first)"
 
     @cached_property
     def _lines(self) -> list[tuple[Path, int]]:
