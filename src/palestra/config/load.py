@@ -105,6 +105,7 @@ def load_config(
             *(problem.message for problem in unknown),
             *_ignored(parsed),
         ),
+        command_keys=frozenset((*(str(o.steps[0]) for o in effective), *extra_settings)),
     )
 
 

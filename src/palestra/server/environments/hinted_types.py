@@ -88,7 +88,9 @@ def _types_of(hint: Any) -> tuple[type, ...] | None:
 def _together(types: list[tuple[type, ...] | None]) -> tuple[type, ...] | None:
     decided = [fitting for fitting in types if fitting is not None]
     return (
-        tuple(kind for fitting in decided for kind in fitting) if len(decided) == len(types) else None
+        tuple(kind for fitting in decided for kind in fitting)
+        if len(decided) == len(types)
+        else None
     )
 
 
