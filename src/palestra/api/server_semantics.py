@@ -96,9 +96,10 @@ def models_differ(runs: ResolvedConfig, planned: ResolvedConfig) -> dict[str, st
     """
     running = _unmasked(runs.tree, planned.tree)
     return {
-        name: f"{name}: {running[name]!r} -> {wanted!r}"
+        name: f"{name}: {running[name]!r} -> {planned_value!r}"
         for name in _OF_MODELS
-        if (wanted := planned.tree.get(name)) and running.get(name, wanted) != wanted
+        if (planned_value := planned.tree.get(name))
+        and running.get(name, planned_value) != planned_value
     }
 
 

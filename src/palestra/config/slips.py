@@ -112,9 +112,9 @@ def _is_plain(value: Any) -> bool:
 def _replacing(name: str, of: str, form: str = "{}: <value>") -> Problem:
     """Return the problem of a value in place of a server. `form`: how the value is written."""
     settings = sorted(key for key in RESERVED_KEYS if key.startswith(f"{name}_"))
-    meant = f"; did you mean {settings[0]!r}?" if settings else ""
+    suggestion = f"; did you mean {settings[0]!r}?" if settings else ""
     return Problem(
-        f"{name} is a server of {of}, which this value would replace{meant}",
+        f"{name} is a server of {of}, which this value would replace{suggestion}",
         hint=f"write {form.format(settings[0] if settings else '<another name>')}",
         key=name,
         cause=KnownCause.MISSPELT_SETTING,
