@@ -68,6 +68,7 @@ from palestra.server.sessions import (
 )
 from palestra.server.tools import ToolError, arguments_model
 from palestra.system import current_pulse
+from palestra.transport import REWARD_PATHS, noting_questions
 
 TEXT_TYPE = "text/plain"
 
@@ -277,13 +278,12 @@ class Endpoint:
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended_session: Session | None = None
         try:
-            if self._author is not None and (pulse := current_pulse()) is not None:
-                begin = partial(self._begin, body, session_id, request)
-                result = await self._author.executed(pulse, begin, body)
+            if self.path in REWARD_PATHS:
+                with noting_questions(f"{self.server}{self.path}") as questions:
+                    result = await self._result(body, session_id, request)
+                questions.refuse(result)
             else:
-                result = self._begin(body, session_id, request)
-                if self._is_async or isinstance(result, Awaitable):
-                    result = await result
+                result = await self._result(body, session_id, request)
         except CallError as error:
             # Of a tool too: a call that it made failed, which is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
@@ -301,6 +301,14 @@ class Endpoint:
         if self._around.check is not None:
             self._around.check(result)
         return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
+
+    async def _result(self, body: Any, session_id: str, request: Request | None) -> Any:
+        """Run the method, and return its result or raise its exception."""
+        if self._author is not None and (pulse := current_pulse()) is not None:
+            begin = partial(self._begin, body, session_id, request)
+            return await self._author.executed(pulse, begin, body)
+        result = self._begin(body, session_id, request)
+        return await result if self._is_async or isinstance(result, Awaitable) else result
 
     def _text_of(self, result: Any) -> str:
         """Return a tool's result as the text that the model reads."""
