@@ -35,6 +35,7 @@ from palestra.errors import (
     RowError,
 )
 from palestra.schema import (
+    CREATE_PARAMS,
     JSON_TYPE,
     TOOL_FAILURES,
     JsonDict,
@@ -262,11 +263,15 @@ class Endpoint:
         if self._away is None:
             result = await self._perform(body, session_id, request)
         else:
+            session: Session | None = None
             try:
                 result = await self._away(self, body, session_id)
             finally:
                 if self.ends_session:
-                    self._sessions.close(session_id)
+                    session = self._sessions.close(session_id)
+            if session is not None:
+                # The session of the worker has what its tools raised, this one what reached no tool.
+                result = _with_faults(result, session.tool_faults, beside=True)
         return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
@@ -408,19 +413,29 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
-def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
-    """Return the verify response with the list of tool calls that failed with a bug, if any."""
+def _with_faults(result: Any, faults: Sequence[ToolFault], *, beside: bool = False) -> Any:
+    """Return the verify response with the list of tool calls that failed with a bug, if any.
+    `beside`: add them to those that the response lists.
+    """
     if not faults:
         return result
     payload = fields_of(result) if isinstance(result, BaseModel) else result
     if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
-    return with_faults(payload, faults)
+    row = with_faults(payload, faults)
+    earlier = payload.get(TOOL_FAILURES) if beside and row is not payload else None
+    if isinstance(earlier, list):
+        new_faults = [fault for fault in row[TOOL_FAILURES] if fault not in earlier]
+        row[TOOL_FAILURES] = [*earlier, *new_faults]
+    return row
 
 
 def with_faults(row: JsonDict, faults: Sequence[ToolFault]) -> JsonDict:
-    """Return the verify response `row` with the list of tool calls that failed with a bug."""
-    return {**row, TOOL_FAILURES: [fault.as_json() for fault in faults]}
+    """Return the verify response `row` with the list of tool calls that failed with a bug, or that
+    the row offers in vain.
+    """
+    listed = [fault.as_json() for fault in faults if fault.is_of_row(row.get(CREATE_PARAMS))]
+    return {**row, TOOL_FAILURES: listed} if listed else row
 
 
 class ToolFailure(str):
