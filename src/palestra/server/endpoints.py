@@ -271,7 +271,7 @@ class Endpoint:
                     session = self._sessions.close(session_id)
             if session is not None:
                 # The session of the worker has what its tools raised, this one what reached no tool.
-                result = _with_faults(result, session.tool_faults, beside=True)
+                result = _with_faults(result, session.tool_faults, are_further=True)
         return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
@@ -413,9 +413,9 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
-def _with_faults(result: Any, faults: Sequence[ToolFault], *, beside: bool = False) -> Any:
+def _with_faults(result: Any, faults: Sequence[ToolFault], *, are_further: bool = False) -> Any:
     """Return the verify response with the list of tool calls that failed with a bug, if any.
-    `beside`: add them to those that the response lists.
+    `are_further`: add them to those that the response lists.
     """
     if not faults:
         return result
@@ -423,7 +423,7 @@ def _with_faults(result: Any, faults: Sequence[ToolFault], *, beside: bool = Fal
     if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
     row = with_faults(payload, faults)
-    earlier = payload.get(TOOL_FAILURES) if beside and row is not payload else None
+    earlier = payload.get(TOOL_FAILURES) if are_further and row is not payload else None
     if isinstance(earlier, list):
         new_faults = [fault for fault in row[TOOL_FAILURES] if fault not in earlier]
         row[TOOL_FAILURES] = [*earlier, *new_faults]

@@ -8,8 +8,7 @@ Only calls of the environment's own code count. What a model server asks of anot
 matter, and its caller sees the outcome.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, final
@@ -74,17 +73,27 @@ _of_reward: Final[ContextVar[UnansweredQuestions | None]] = ContextVar(
 )
 
 
-@contextmanager
-def noting_questions(where: str) -> Iterator[UnansweredQuestions]:
-    """Return a context in which failed questions to models are kept. `where`: server and path of
-    the code that computes a reward.
+@final
+class _Noting:
+    # Not a generator: it is entered in every verification, and that takes longer.
+    __slots__ = ("_questions", "_token")
+
+    def __init__(self, questions: UnansweredQuestions) -> None:
+        self._questions = questions
+
+    def __enter__(self) -> UnansweredQuestions:
+        self._token = _of_reward.set(self._questions)
+        return self._questions
+
+    def __exit__(self, *_: object) -> None:
+        _of_reward.reset(self._token)
+
+
+def noting_questions(where: str) -> AbstractContextManager[UnansweredQuestions]:
+    """Return a `with` block in which failed questions to models are kept. `where`: server and path
+    of the code that computes a reward.
     """
-    questions = UnansweredQuestions(where)
-    token = _of_reward.set(questions)
-    try:
-        yield questions
-    finally:
-        _of_reward.reset(token)
+    return _Noting(UnansweredQuestions(where))
 
 
 def note_unanswered(body: Any, error: CallError) -> None:

@@ -104,7 +104,7 @@ async def check_offered_tools(
         tabled(
             "data.tool-unserved",
             str(tool),
-            *(quote(place.path, f"offers {tool.name}", line=place.line) for place in tool.places),
+            *(quote(path, f"offers {tool.name}", line=line) for path, line in tool.places),
         )
         for tool in unserved
     ]
