@@ -198,6 +198,16 @@ def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[
     return said, row
 
 
+def verified_with(call: tuple[str, dict[str, Any]], *, offered: str) -> dict[str, Any]:
+    """The result row after a call, of a row that offers the model one tool."""
+    server, how = server_of(Broken), {"session_id": "one"}
+    ask(server, f"/{call[0]}", call[1], **how)
+    offer = {"type": "function", "name": offered, "parameters": {"type": "object"}}
+    body = {**turn(), "responses_create_params": {"input": "q", "tools": [offer]}}
+    row: dict[str, Any] = orjson.loads(ask(server, "/verify", body, **how).body)
+    return row
+
+
 def test_a_bug_of_a_tool_is_told_to_the_model_and_to_the_row() -> None:
     said, row = verified_after(("look_up", {"name": "Oslo"}), ("look_up", {"name": "Rome"}))
 
@@ -212,6 +222,21 @@ def test_what_a_tool_refuses_on_purpose_is_no_failure_of_it() -> None:
 
     assert said[0] == '{"error":"there is no such room"}'
     assert "rejects the body" in said[1]
+    assert "tool_failures" not in row
+
+
+def test_a_call_of_a_tool_that_the_row_offers_in_vain_is_in_the_row() -> None:
+    row = verified_with(("look_upp", {"name": "Rome"}), offered="look_upp")
+
+    [failure] = row["tool_failures"]
+    assert (failure["tool"], failure["type"]) == ("look_upp", "UnknownTool")
+    assert "did you mean 'look_up'?" in failure["message"]
+    assert "at" not in failure
+
+
+def test_a_call_of_a_tool_that_the_model_made_up_is_not_in_the_row() -> None:
+    row = verified_with(("look_upp", {"name": "Rome"}), offered="look_up")
+
     assert "tool_failures" not in row
 
 

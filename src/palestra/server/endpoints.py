@@ -35,6 +35,7 @@ from palestra.errors import (
     RowError,
 )
 from palestra.schema import (
+    CREATE_PARAMS,
     JSON_TYPE,
     TOOL_FAILURES,
     JsonDict,
@@ -68,6 +69,7 @@ from palestra.server.sessions import (
 )
 from palestra.server.tools import ToolError, arguments_model
 from palestra.system import current_pulse
+from palestra.transport import REWARD_PATHS, noting_questions
 
 TEXT_TYPE = "text/plain"
 
@@ -261,11 +263,15 @@ class Endpoint:
         if self._away is None:
             result = await self._perform(body, session_id, request)
         else:
+            session: Session | None = None
             try:
                 result = await self._away(self, body, session_id)
             finally:
                 if self.ends_session:
-                    self._sessions.close(session_id)
+                    session = self._sessions.close(session_id)
+            if session is not None:
+                # The session of the worker has what its tools raised, this one what reached no tool.
+                result = _with_faults(result, session.tool_faults, are_further=True)
         return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
@@ -277,13 +283,12 @@ class Endpoint:
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended_session: Session | None = None
         try:
-            if self._author is not None and (pulse := current_pulse()) is not None:
-                begin = partial(self._begin, body, session_id, request)
-                result = await self._author.executed(pulse, begin, body)
+            if self.path in REWARD_PATHS:
+                with noting_questions(f"{self.server}{self.path}") as questions:
+                    result = await self._result(body, session_id, request)
+                questions.refuse(result)
             else:
-                result = self._begin(body, session_id, request)
-                if self._is_async or isinstance(result, Awaitable):
-                    result = await result
+                result = await self._result(body, session_id, request)
         except CallError as error:
             # Of a tool too: a call that it made failed, which is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
@@ -301,6 +306,14 @@ class Endpoint:
         if self._around.check is not None:
             self._around.check(result)
         return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
+
+    async def _result(self, body: Any, session_id: str, request: Request | None) -> Any:
+        """Run the method, and return its result or raise its exception."""
+        if self._author is not None and (pulse := current_pulse()) is not None:
+            begin = partial(self._begin, body, session_id, request)
+            return await self._author.executed(pulse, begin, body)
+        result = self._begin(body, session_id, request)
+        return await result if self._is_async or isinstance(result, Awaitable) else result
 
     def _text_of(self, result: Any) -> str:
         """Return a tool's result as the text that the model reads."""
@@ -400,19 +413,29 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
-def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
-    """Return the verify response with the list of tool calls that failed with a bug, if any."""
+def _with_faults(result: Any, faults: Sequence[ToolFault], *, are_further: bool = False) -> Any:
+    """Return the verify response with the list of tool calls that failed with a bug, if any.
+    `are_further`: add them to those that the response lists.
+    """
     if not faults:
         return result
     payload = fields_of(result) if isinstance(result, BaseModel) else result
     if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
-    return with_faults(payload, faults)
+    row = with_faults(payload, faults)
+    earlier = payload.get(TOOL_FAILURES) if are_further and row is not payload else None
+    if isinstance(earlier, list):
+        new_faults = [fault for fault in row[TOOL_FAILURES] if fault not in earlier]
+        row[TOOL_FAILURES] = [*earlier, *new_faults]
+    return row
 
 
 def with_faults(row: JsonDict, faults: Sequence[ToolFault]) -> JsonDict:
-    """Return the verify response `row` with the list of tool calls that failed with a bug."""
-    return {**row, TOOL_FAILURES: [fault.as_json() for fault in faults]}
+    """Return the verify response `row` with the list of tool calls that failed with a bug, or that
+    the row offers in vain.
+    """
+    listed = [fault.as_json() for fault in faults if fault.is_of_row(row.get(CREATE_PARAMS))]
+    return {**row, TOOL_FAILURES: listed} if listed else row
 
 
 class ToolFailure(str):
