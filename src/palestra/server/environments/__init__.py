@@ -11,7 +11,8 @@ method_checks  check an author's methods: `self`, types of tools
 shadowed_fields  warn of fields of the rows that a parameter hides
 method_calls   check that a rollout can call an author's methods
 attribute_types  check the values of the attributes: the prompt is a text
-awaiting       refuse calls of the judge and the sandbox without `await`
+awaiting       refuse calls of async functions whose result is used without `await`
+async_calls    which calls of an author's code return a coroutine
 definition     a class with its settings: its checks and its task rows
 returned_values  whether `verify` returns nothing but numbers, by its code
 rewards        what `verify` returned, as a reward with its components

@@ -24,9 +24,10 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
+from palestra.server.environments.async_calls import AsyncCalls
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.attribute_types import refuse_wrong_values
-from palestra.server.environments.awaiting import refuse_unawaited
+from palestra.server.environments.awaiting import MethodUse, refuse_unawaited
 from palestra.server.environments.code_slips import refuse_slips_in_code
 from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of, made
 from palestra.server.environments.method_calls import (
@@ -189,10 +190,9 @@ class EnvironmentDefinition:
             )
         self._refuse_untyped_tools()
         refuse_unreadable_types(self.tools)
+        self._refuse_all_unawaited()
         for name in (START, VERIFY, REPLY, *self.tools):
             if self.has(name):
-                has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
-                refuse_unawaited(self._code(name), name, has_judge=has_judge)
                 filled_names = FILLED.get(name, frozenset())
                 refuse_slips_in_code(self.plain(name), self._code(name), name, filled_names)
         self._refuse_wrong_calls()
@@ -209,8 +209,41 @@ class EnvironmentDefinition:
         """Raise ConfigError when a method calls the judge or the sandbox in a way that must fail."""
         for name, code in self._methods.items():
             refuse_wrong_calls(self.cls, code, name)
-            if name not in (START, VERIFY, REPLY, *self.tools):
-                refuse_unawaited(code, name, has_judge=True)
+
+    def _refuse_all_unawaited(self) -> None:
+        """Raise ConfigError when some function uses the call of an async function without await."""
+        entries = [name for name in (*FILLED, *self.tools) if name in self._owners]
+        helpers = [name for name in self._owners if name not in entries]
+        for name in (*helpers, *entries):  # a helper may be why an entry is wrong
+            self._refuse_unawaited(name)
+        functions = [vars(owner)[name] for name, owner in self._owners.items()]
+        for function in self._async_calls.functions_used(functions):
+            refuse_unawaited(
+                self.files.code_of(function),
+                function.__name__,
+                has_judge=True,
+                is_coroutine=self._async_calls.in_code_of(function),
+            )
+
+    def _refuse_unawaited(self, name: str) -> None:
+        """Raise ConfigError when a method uses the call of an async function without await."""
+        function = vars(self._owners[name])[name]
+        is_entry = name in (*FILLED, *self.tools)
+        is_run = name in (START, VERIFY, REPLY, *self.tools)
+        code = self.files.code_of(function)
+        refuse_unawaited(
+            code,
+            name,
+            has_judge=not is_run
+            or is_async(self.plain(name))
+            or self.has_state
+            or not self.cls.isolated,
+            is_coroutine=self._async_calls.in_code_of(function),
+            use=MethodUse(
+                is_awaited=name not in _NEVER_AWAITED,
+                is_final=is_entry and not hasattr(function, "__wrapped__"),
+            ),
+        )
 
     def location(self, name: str) -> str:
         """Return `FILE:LINE: `, where the author's code sets the attribute or method `name`."""
@@ -334,13 +367,23 @@ class EnvironmentDefinition:
     @cached_property
     def _methods(self) -> dict[str, AuthorCode]:
         """The code of each function of the author's class and its bases, by name."""
+        return {name: self.files.code_of(vars(owner)[name]) for name, owner in self._owners.items()}
+
+    @cached_property
+    def _owners(self) -> dict[str, type[Any]]:
+        """The class that has each function of the author's class and its bases, by name."""
         owners = [owner for owner in self.cls.__mro__ if owner not in Environment.__mro__]
-        members = {name: value for owner in reversed(owners) for name, value in vars(owner).items()}
+        last_owners = {name: owner for owner in reversed(owners) for name in vars(owner)}
         return {
-            name: self.files.code_of(member)
-            for name, member in members.items()
-            if code_of(member) is not None
+            name: owner
+            for name, owner in last_owners.items()
+            if code_of(vars(owner)[name]) is not None
         }
+
+    @cached_property
+    def _async_calls(self) -> AsyncCalls:
+        """Which calls of the author's code return a coroutine."""
+        return AsyncCalls(self.cls, self._methods, self.files)
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
