@@ -14,7 +14,7 @@ attribute_types  check the values of the attributes: the prompt is a text
 awaiting       refuse calls of async functions whose result is used without `await`
 async_calls    which calls of an author's code return a coroutine
 definition     a class with its settings: its checks and its task rows
-returned_values  whether `verify` returns nothing but numbers, by its code
+returned_values  what a method returns, by its code: nothing but numbers, always a text, nothing
 rewards        what `verify` returned, as a reward with its components
 services       what a rollout's object may use: judge, sandbox, random numbers
 tool_methods   an author's tool, as a method of the server

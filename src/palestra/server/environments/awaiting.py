@@ -3,7 +3,6 @@ the sandbox, and of the author's own.
 """
 
 import ast
-import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +17,7 @@ from palestra.server.author_code import (
     names_bound_by,
     place_of,
 )
+from palestra.server.authors_errors import unawaited_call
 from palestra.server.environments.async_calls import IsCoroutine, is_service_call, results_of
 
 _VALUE_FUNCTIONS: Final = frozenset(
@@ -40,7 +40,7 @@ _VALUE_FUNCTIONS: Final = frozenset(
 _ITEM_FUNCTIONS: Final = frozenset({"all", "any", "max", "min", "sorted", "sum"})
 """Functions of Python that need the items of their arguments as values."""
 _OF_COROUTINES: Final = frozenset(dir(Coroutine))
-AWAIT: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
+AWAIT_JUDGE: Final = "write async def, and await the call, such as: return await self.judge.same(…)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,15 @@ def refuse_coroutine(value: Any, where: str) -> None:
     """Raise VerifierError when `value`, which `verify` returned, is the call of an async function
     that nobody awaited.
     """
-    if inspect.iscoroutine(value):
-        name = value.__qualname__
-        value.close()  # else Python would print a RuntimeWarning, too
-        raise VerifierError(
-            f"{where} returned a call of {name} that was not awaited, and not its result",
-            hint=AWAIT,
-        )
+    if call := unawaited_call(value):
+        raise VerifierError(f"{where} returned {call}", hint=AWAIT_JUDGE)
 
 
 def refuse_judge(function: Callable[..., Any]) -> NoReturn:
     """Raise VerifierError: a plain `verify` in a worker process asks for the judge."""
     raise VerifierError(
-        f"{place_of(function)}a plain verify has no judge: its methods are awaited", hint=AWAIT
+        f"{place_of(function)}a plain verify has no judge: its methods are awaited",
+        hint=AWAIT_JUDGE,
     )
 
 

@@ -24,6 +24,7 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
+from palestra.server.authors_errors import unawaited_call
 from palestra.server.environments.async_calls import AsyncCalls
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.attribute_types import refuse_wrong_values
@@ -44,7 +45,11 @@ from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
 from palestra.server.environments.records import RowPlaces, plain_row, refuse_unfilled, rows_of
-from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
+from palestra.server.environments.returned_values import (
+    always_returns_text,
+    never_returns_a_value,
+    returns_only_numbers,
+)
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.service_calls import refuse_wrong_calls
@@ -53,6 +58,7 @@ from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
 from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
 from palestra.server.own_errors import raising_place
+from palestra.server.return_types import promised_value
 from palestra.server.tools import (
     has_description,
     spread_parameters,
@@ -77,6 +83,13 @@ OWN_PATHS: Final = frozenset(
 """Paths of an environment's server, which no tool may have."""
 _SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+_WITHOUT_VALUE: Final[Mapping[str, str]] = {
+    VERIFY: "no answer gets a reward",
+    REPLY: "each conversation ends after the model's first turn",
+    GOLD: "no right answer is known",
+    MESSAGES: "no task has a prompt",
+}
+"""What it means that a method never returns a value."""
 _MAY_YIELD: Final = (GOLD, MESSAGES)
 """Methods whose items are wanted."""
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
@@ -281,7 +294,7 @@ class EnvironmentDefinition:
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each tool without a docstring, or with a name that some providers
-        refuse, and for conversations without an end.
+        refuse, for methods that forgot their return, and for conversations without an end.
         """
         undescribed = (
             f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
@@ -294,7 +307,20 @@ class EnvironmentDefinition:
             for name, function in self.tools.items()
             if not is_tool_name(name)
         )
-        return (*undescribed, *refused, *self._endless())
+        return (*undescribed, *refused, *self._forgotten_returns(), *self._endless())
+
+    def _forgotten_returns(self) -> Iterator[str]:
+        """Yield a sentence for each method that returns nothing where a value is wanted."""
+        for name, function in self.tools.items():
+            kind = promised_value(function)
+            if kind and never_returns_a_value(function, self._code(name)):
+                yield (
+                    f"{place_of(function)}the tool {name} returns nothing, and its annotation promises "
+                    f"{kind}: write return"
+                )
+        for name, effect in _WITHOUT_VALUE.items():
+            if self.has(name) and never_returns_a_value(self.plain(name), self._code(name)):
+                yield f"{self._code(name).place}{name} returns nothing, so that {effect}: write return"
 
     def _endless(self) -> Iterator[str]:
         """Yield a sentence when neither `reply` nor a limit ends a conversation."""
@@ -586,12 +612,18 @@ class EnvironmentDefinition:
         arguments = self.parameters(name).filled({**row, TASK: task})
         try:
             with explained_fields(environment, row, method=name):
-                return getattr(environment, name)(**arguments)
+                returned = getattr(environment, name)(**arguments)
         except Exception as error:
             raise InputDataError(
                 f"{raising_place(error)}{name} of {self.name} raised {type(error).__name__} for {where}: "
                 f"{error}"
             ) from error
+        if call := unawaited_call(returned):
+            raise InputDataError(
+                f"{self.location(name)}{name} of {self.name} returned {call}",
+                hint=f"{name} is not awaited: call plain functions in it, without async",
+            )
+        return returned
 
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
