@@ -166,6 +166,14 @@ class Unfit(ResourcesServer):
         """Return a generator."""
         yield 1
 
+    async def fetch(self) -> str:
+        return "sunny"
+
+    @tool
+    async def fetched(self) -> Any:
+        """Return a call that was not awaited."""
+        return self.fetch()
+
     async def verify(self, body: VerifyRequest) -> dict[str, Any]:
         return {**body.model_dump(), "reward": 0.0}
 
@@ -178,6 +186,10 @@ class Unfit(ResourcesServer):
             "env/keyed returned {1j: 1}, which is not JSON: the result has the key 1j, which is not a text",
         ),
         ("listed", "env/listed returned a generator, which is not JSON"),
+        (
+            "fetched",
+            "env/fetched returned a call of Unfit.fetch that was not awaited, and not its result",
+        ),
     ],
 )
 def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, problem: str) -> None:
@@ -187,6 +199,46 @@ def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, prob
     assert error["type"] == "environment_error"
     line = getattr(Unfit, name).__code__.co_firstlineno
     assert error["traceback"] == f"{__file__}:{line} in {name}"
+
+
+class Forgetful(ResourcesServer):
+    """Tools that return None."""
+
+    @tool
+    def take(self, name: str) -> int:
+        """Take a thing."""
+        del name
+
+    @tool
+    def find(self) -> dict[str, int] | None:
+        """Find a thing."""
+
+    @tool
+    def store(self) -> None:
+        """Store a thing."""
+
+    @tool
+    def free(self):  # type: ignore[no-untyped-def]
+        """Do something."""
+
+    async def verify(self, body: VerifyRequest) -> dict[str, Any]:
+        return {**body.model_dump(), "reward": 0.0}
+
+
+def test_a_tool_that_forgets_its_return_has_failed_with_its_line() -> None:
+    server = server_of(Forgetful)
+    text = ask(server, "/take", {"name": "x"}, session_id="one").body.decode()
+    row = orjson.loads(ask(server, "/verify", turn(), session_id="one").body)
+
+    line = Forgetful.take.__code__.co_firstlineno
+    [failure] = row["tool_failures"]
+    assert text.startswith('{"error":"take returned None, and its annotation promises int: write')
+    assert (failure["tool"], failure["at"]) == ("take", f"{__file__}:{line} in take")
+
+
+@pytest.mark.parametrize("name", ["find", "store", "free"])
+def test_a_tool_that_promises_nothing_may_return_none(name: str) -> None:
+    assert ask(server_of(Forgetful), f"/{name}", {}).body == b"null"
 
 
 def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:

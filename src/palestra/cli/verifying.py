@@ -1,6 +1,8 @@
 """`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
+import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -10,9 +12,11 @@ from palestra.api import find_subject, own_overrides
 from palestra.cli.console import leave_now, masking, notice, say, say_json
 from palestra.cli.guard import tell_guard
 from palestra.cli.tables import print_table
+from palestra.cli.terminal import is_a_screen
 from palestra.conformance import (
     ExaminationLimits,
     ExaminedEnvironment,
+    Now,
     VerifierFault,
     VerifierReport,
     check_environment,
@@ -25,6 +29,9 @@ from palestra.system import beating
 
 MOST_LISTED: Final = 3
 """Rows, and kinds of answers, that a line of the table names."""
+LOOK_EVERY_S: Final = 0.5
+PROGRESS_EVERY_S: Final = 5.0
+"""Seconds after which a line says what is being verified, where nothing was printed since."""
 LOCKED_AFTER_S: Final = 2.0
 """How many seconds longer than the command itself the guard waits for a verifier."""
 
@@ -58,8 +65,36 @@ async def _examined(
         limit_s = limits.given_up_after_s + LOCKED_AFTER_S
         tell_guard(report=report.as_json(), as_json=as_json, limit_s=limit_s)
 
+    reports: list[asyncio.Task[None]] = []
+
+    def report_progress(now: Now) -> None:
+        reports.append(asyncio.create_task(print_progress(now)))
+
     async with beating():
-        return await check_environment(subject, limits, on_frozen=give_up, on_probe=print_report)
+        try:
+            return await check_environment(
+                subject,
+                limits,
+                on_frozen=give_up,
+                on_probe=print_report,
+                on_begin=report_progress,
+            )
+        finally:
+            for task in reports:
+                task.cancel()
+
+
+async def print_progress(now: Now, *, every_s: float = PROGRESS_EVERY_S) -> None:
+    """Print what is being verified while it takes long. A screen also shows each check."""
+    on_screen, check = is_a_screen(sys.stderr), ""
+    printed = time.monotonic()
+    while True:
+        await asyncio.sleep(min(LOOK_EVERY_S, every_s))
+        is_new = on_screen and now.check != check
+        if not is_new and time.monotonic() - printed < every_s:
+            continue
+        check, printed = now.check, time.monotonic()
+        notice(now.sentence())
 
 
 def show_locked(work: JsonObject, problem: str) -> None:

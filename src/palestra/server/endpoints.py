@@ -54,13 +54,16 @@ from palestra.schema import (
 from palestra.server.author_calls import AuthorMethod
 from palestra.server.author_code import function_and_line
 from palestra.server.authors_errors import (
+    AWAIT,
     ESCAPES,
     UnfitResult,
     error_text,
     stops_this_task,
     text_of,
+    unawaited_call,
 )
 from palestra.server.published import published_schema
+from palestra.server.return_types import promised_value
 from palestra.server.sessions import (
     SESSION_ID_KEY,
     Session,
@@ -132,6 +135,7 @@ class Endpoint:
         "_method",
         "_observe",
         "_on_error",
+        "_promised",
         "_request_name",
         "_session_name",
         "_sessions",
@@ -191,6 +195,7 @@ class Endpoint:
         """Whether the method takes the HTTP request, which only the app has."""
         self.is_tool = body == "arguments"
         """Whether the body is the tool's arguments, spread over its parameters."""
+        self._promised = promised_value(method) if self.is_tool else ""
         if self.is_tool:
             self._body_model = arguments_model(method)
 
@@ -302,7 +307,7 @@ class Endpoint:
             if self.ends_session:
                 ended_session = self._sessions.close(session_id)
         if self.is_tool:
-            return self._text_of(result)
+            return self._answer_of(result, session_id)
         if self._around.check is not None:
             self._around.check(result)
         return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
@@ -315,6 +320,14 @@ class Endpoint:
         result = self._begin(body, session_id, request)
         return await result if self._is_async or isinstance(result, Awaitable) else result
 
+    def _answer_of(self, result: Any, session_id: str) -> str:
+        """Return what the model reads of a tool's result. None is a failure where the author promised
+        something else.
+        """
+        if result is None and self._promised:
+            return self._said_of(self._forgotten_value(), session_id)
+        return self._text_of(result)
+
     def _text_of(self, result: Any) -> str:
         """Return a tool's result as the text that the model reads."""
         if isinstance(result, str):
@@ -325,8 +338,18 @@ class Endpoint:
         except TypeError as error:
             raise self._on_error(self.path, self._unfit(result, error)) from error
 
+    def _forgotten_value(self) -> UnfitResult:
+        return UnfitResult(
+            f"returned None, and its annotation promises {self._promised}: write return, or -> "
+            f"{self._promised} | None where None is meant",
+            hint="",
+            function=function_and_line(self._method),
+        )
+
     def _unfit(self, result: Any, error: TypeError) -> UnfitResult:
         function = function_and_line(self._method)
+        if call := unawaited_call(result):
+            return UnfitResult(f"returned {call}", hint=AWAIT, function=function)
         if isinstance(result, Generator | AsyncGenerator):
             return UnfitResult(
                 "returned a generator, which is not JSON",
@@ -353,6 +376,8 @@ class Endpoint:
             return tool_error(error_text(error))
         self._on_error(self.path, error)
         self._sessions.open(session_id).note_fault(ToolFault.of(self.path, error))
+        if isinstance(error, UnfitResult):
+            return tool_error(f"{self.path.removeprefix('/')} {error}")
         return tool_error(error_text(error))
 
     def _parse(self, body: Any) -> Any:
