@@ -9,7 +9,6 @@ records        read the rows of `data`: a list, a file, the hub, a function
 prompts        make the messages of a row from the templates
 method_checks  check an author's methods: `self`, types of tools
 shadowed_fields  warn of fields of the rows that a parameter hides
-mistyped_fields  warn of a field that is a text where its parameter has another type
 method_calls   check that a rollout can call an author's methods
 attribute_types  check the values of the attributes: the prompt is a text
 awaiting       refuse calls of async functions whose result is used without `await`

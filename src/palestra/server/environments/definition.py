@@ -40,7 +40,6 @@ from palestra.server.environments.method_checks import (
     refuse_missing_self,
     refuse_unreadable_types,
 )
-from palestra.server.environments.mistyped_fields import mistyped_fields
 from palestra.server.environments.number_comparisons import compared_numbers
 from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
@@ -379,15 +378,6 @@ class EnvironmentDefinition:
             if self.has(name) and not hasattr(self.plain(name), "__wrapped__"):
                 yield from compared_numbers(self._code(name), self.parameters(name).names, rows)
 
-    def _mistyped(self, rows: Sequence[JsonObject], row_places: RowPlaces) -> Iterator[str]:
-        """Yield a sentence for each parameter whose type is not that of the field that fills it."""
-        for name, filled_names in FILLED.items():
-            if self.has(name):
-                names = self.parameters(name).names - filled_names
-                yield from mistyped_fields(
-                    self.plain(name), self._code(name), names, rows, row_places
-                )
-
     def has(self, name: str) -> bool:
         """Whether the author has written the method `name`."""
         return callable(getattr(self.cls, name, None))
@@ -495,7 +485,6 @@ class EnvironmentDefinition:
                 *self._shadowed(raw_rows),
                 *self._unasked(fields, row_places),
                 *self._compared(fields),
-                *self._mistyped(fields, row_places),
             ):
                 warn(sentence)
             if records is None and (equal_rows := _equal_rows(raw_rows)):
