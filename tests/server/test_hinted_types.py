@@ -113,3 +113,14 @@ def test_what_the_answer_is_hinted_as_is_no_matter_of_the_rows(tmp_path: Path) -
     )
 
     assert len(list(rows)) == 1
+
+
+def test_a_decorator_may_convert_the_values(tmp_path: Path) -> None:
+    code = CODE.replace("    def verify", "    @validate_call\n    def verify").replace(
+        "HINT", "int"
+    )
+    (tmp_path / "sums.py").write_text(f"from pydantic import validate_call\n{code}")
+
+    rows = EnvironmentDefinition.of(load_module(tmp_path / "sums.py").Sums).rows([{"target": "1"}])
+
+    assert len(list(rows)) == 1

@@ -8,6 +8,7 @@ own_settings   the annotated attributes of a class, as settings
 records        read the rows of `data`: a list, a file, the hub, a function
 prompts        make the messages of a row from the templates
 method_checks  check an author's methods: `self`, types of tools
+hinted_types   the type hints of the parameters that a row fills
 shadowed_fields  warn of fields of the rows that a parameter hides
 method_calls   check that a rollout can call an author's methods
 attribute_types  check the values of the attributes: the prompt is a text

@@ -59,7 +59,12 @@ class HintedType:
 
 
 def hinted_types(function: Callable[..., Any]) -> dict[str, HintedType]:
-    """Return the hints of a function's parameters that say which JSON values are right, by name."""
+    """Return the hints of a function's parameters that say which JSON values are right, by name.
+
+    There are none of a decorated function: its decorator may convert the values.
+    """
+    if hasattr(function, "__wrapped__"):
+        return {}
     try:
         hints = get_type_hints(function)
     except Exception:  # names of the author's code; what they mean is theirs
