@@ -130,6 +130,38 @@ def test_a_bare_word_is_answered_with_the_whole_command(
     assert done.code == (1 if "gym " in typed else 2)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ng_run +config_paths=[a.yaml, b.yaml, c.yaml]", "ng_run '+config_paths=[a.yaml,b.yaml,c.yaml]'"),
+        ("ng_run +config_paths=[ a.yaml ]", "ng_run '+config_paths=[a.yaml]'"),
+        ("gym env start +config_paths=[a.yaml, b.yaml]", "gym env start '+config_paths=[a.yaml,b.yaml]'"),
+        (
+            "palestra eval mcqa +config_paths=[a.yaml, b.yaml] --limit 1",
+            "palestra eval mcqa '+config_paths=[a.yaml,b.yaml]' --limit 1",
+        ),
+        (
+            "palestra reverify r.jsonl +config_paths=[a.yaml, b.yaml]",
+            "palestra reverify r.jsonl '+config_paths=[a.yaml,b.yaml]'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_list_that_a_space_divides_is_answered_with_the_quoted_list(
+    world: World, typed: str, meant: str
+) -> None:
+    done = world.run(*typed.split())
+
+    lines = (done.out + done.err).splitlines()
+    assert [line for line in lines if "a space divides the list +config_paths=[" in line]
+    assert f"hint: {meant}" in lines
+
+
+def test_a_list_without_an_end_takes_no_flag_into_itself(world: World) -> None:
+    error = world.run("palestra", "collect", "+config_paths=[a.yaml,", "--agent", "x]").refused()
+
+    assert "a space divides" not in error
+
+
 def test_the_answer_can_be_pasted(world: World) -> None:
     refused = world.run("ng_dump_config", "mcqa")
     [hint] = [line for line in refused.err.splitlines() if line.startswith("hint: ")]

@@ -224,3 +224,49 @@ def test_a_prompt_without_a_field_of_the_rows_is_a_warning(world: World) -> None
 
     assert (done.code, len(world.rows("b"))) == (0, 1)
     assert "prompt.yaml names no field of the rows" in done.err
+
+
+OLD_ROLLOUT = (
+    '{"responses_create_params": {"input": "2 + 2?"}, "response": {"output": []}, "reward": 1.0, '
+    '"agent_ref": {"name": "quiz"}}\n'
+)
+IMPORT_ROLLOUTS = "palestra dataset import old.jsonl --rollouts --output old_run.jsonl"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "palestra profile old.jsonl",
+        "palestra show old.jsonl 0:0",
+        "palestra compare old.jsonl old.jsonl.gz",
+        "palestra diagnose old.jsonl",
+        "palestra select old.jsonl --out picked.jsonl",
+        "palestra dataset import old.jsonl --output rows.jsonl",
+        "ng_reward_profile +rollouts_jsonl_fpath=old.jsonl",
+    ],
+)
+def test_rollouts_that_are_no_run_are_refused_with_the_command_that_makes_one(
+    world: World, command: str
+) -> None:
+    world.write("old.jsonl", OLD_ROLLOUT)
+    (world.folder / "old.jsonl.gz").write_bytes(gzip.compress(OLD_ROLLOUT.encode()))
+
+    assert f"`{IMPORT_ROLLOUTS}`" in world.run(*command.split()).refused()
+
+
+def test_rollouts_that_are_made_a_run_can_be_profiled_and_shown(world: World) -> None:
+    world.write("old.jsonl", OLD_ROLLOUT * 2)
+
+    done = world.run(*IMPORT_ROLLOUTS.split())
+
+    assert "wrote 2 rollouts of 1 task" in done.out, done.err
+    assert "2/2" in world.run("palestra", "profile", "old_run.jsonl").out
+    assert "reward 1" in world.run("palestra", "show", "old_run.jsonl", "0:1").out
+
+
+def test_tasks_are_not_made_of_rollouts_that_are_taken_as_they_are(world: World) -> None:
+    world.write("old.jsonl", OLD_ROLLOUT)
+
+    error = world.run(*IMPORT_ROLLOUTS.split(), "--map", "a=b").refused()
+
+    assert "--map cannot be combined" in error

@@ -66,6 +66,9 @@ def block(name: str, *, refers_to: str = "") -> str:
 """
 
 
+KEY = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+
+
 def stored(number: int, text: str, **fields: Any) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     item = {"type": "message", "id": "m", "role": "assistant", "content": content}
@@ -229,11 +232,29 @@ def test_a_verifier_that_needs_its_session_is_refused_and_nothing_written(here: 
     app("bound", BOUND)
     Path("bound.yaml").write_text(block("bound"))
     rollouts = write("run.jsonl", [stored(0, "")])
+    write("run_failures.jsonl", [stored(1, "", **KEY)])
 
     with pytest.raises(ConfigError, match="bound does not say") as refused:
         again(rollouts, "+config_paths=[bound.yaml]")
     assert list(here.glob("new*")) == []
     assert "`palestra select run.jsonl --failed --out run_again.jsonl`" in refused.value.hint
+
+
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_no_failed_tasks_are_to_be_selected_where_all_rollouts_are_scored(
+    here: Path, failed_before: bool
+) -> None:
+    app("bound", BOUND)
+    Path("bound.yaml").write_text(block("bound"))
+    rollouts = write("run.jsonl", [stored(0, "", **KEY)])
+    if failed_before:
+        write("run_failures.jsonl", [stored(0, "", **KEY)])
+
+    with pytest.raises(ConfigError, match="bound does not say") as refused:
+        again(rollouts, "+config_paths=[bound.yaml]")
+
+    assert "palestra select" not in refused.value.hint
+    assert "with --overwrite, runs all again" in refused.value.hint
 
 
 def test_rewards_without_the_session_are_announced_with_their_file(
@@ -424,3 +445,37 @@ def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
         "error: --output is required\n"
         "hint: palestra reverify out/run.jsonl lenient.py --output run_reverified.jsonl\n"
     )
+
+
+def test_settings_of_nemo_gym_are_answered_with_the_flags(world: World) -> None:
+    done = world.run(
+        "palestra",
+        "reverify",
+        "+rollouts_jsonl_fpath=r.jsonl",
+        "++output_jsonl_fpath=new.jsonl",
+        "+config_paths=[a.yaml]",
+    )
+
+    message = done.refused()
+    assert "rollouts_jsonl_fpath is --rollouts here, output_jsonl_fpath is --output here" in message
+    assert (
+        "hint: palestra reverify --rollouts r.jsonl --output new.jsonl '+config_paths=[a.yaml]'"
+        in message
+    )
+
+
+def test_the_hints_name_the_environment_of_the_run(world: World) -> None:
+    world.write("lenient.py", LENIENT)
+    world.write("r.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
+    settings = {"path": "lenient.py", "class_name": ""}
+    server = {"type": "resources_servers", "implementation": "environment_file"}
+    servers = {"lenient": {**server, "settings": settings}}
+    Manifest("digest", {"servers": servers}, 1, 1, "1").write(world.folder / "r_manifest.json")
+    command = "palestra reverify r.jsonl --output r_reverified.jsonl"
+
+    without_output = world.run("palestra", "reverify", "r.jsonl").refused()
+    without_environment = world.run(*command.split()).refused()
+
+    assert f"hint: {command} --environment lenient.py" in without_output
+    assert "the environment of the run: --environment lenient.py" in without_environment
+    assert world.run(*command.split(), "--environment", "lenient.py").code == 0

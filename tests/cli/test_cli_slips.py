@@ -41,6 +41,20 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
             ("eval", "sums.py", "-m", "vllm:m"),
             "there is no option -m: write --model MODEL",
         ),
+        (("eval", "rows.jsonl", *MODEL), "`palestra eval ENV --input rows.jsonl`"),
+        (("eval", ".", *MODEL), "./app.py are missing\nhint: yours here: more.py, sums.py"),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "headless.csv"),
+            "the first line of headless.csv names the columns, and it looks like data (5, 3, 8)",
+        ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "array.jsonl"),
+            "the file is one JSON array, not an object a line",
+        ),
+        (
+            ("eval", "sums.py", *MODEL, "--input", "array.jsonl"),
+            "hint: or give the file a name that ends in .json",
+        ),
         (("report", "run"), "no such command 'report': write palestra profile RUN"),
         (("serve",), "no such command 'serve': write palestra run"),
         (("import",), "no such command 'import': write palestra dataset import"),
@@ -83,6 +97,9 @@ def test_a_slip_is_answered_with_what_to_type(
     world.write("sums.py", FILE)
     world.write("more.py", FILE)
     world.write("head.csv", "q,a\n")
+    world.write("headless.csv", "5,3,8\n6,3,9\n")
+    world.write("array.jsonl", '[{"q": "1 + 1", "a": "2"}]\n')
+    world.write("rows.jsonl", '{"q": "1 + 1", "a": "2"}\n')
     world.write("commas.csv", "q,a\nOslo, Norway,2\n")
     (world.folder / "latin.csv").write_bytes("q,a\n1,2\ncé,3\n".encode("latin-1"))
     (world.folder / "out").mkdir()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from palestra.config import resolve_path
 from palestra.config.tree import merge
+from palestra.doctor import hint_for
 from palestra.errors import ConfigError
 
 
@@ -130,6 +131,47 @@ def test_a_syntax_error_gives_file_line_column_and_the_line(world: World) -> Non
 
     assert "config.yaml, line 2, column 5" in caught.value.message
     assert "b: c: d" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a:\n  entrypoint:app.py\n  domain: agent\n", 2),
+        ("a:\n  b: 1\n  entrypoint:app.py\n\n# more\nc: 1\n", 3),
+        ("entrypoint:app.py\n", 1),
+    ],
+)
+def test_a_colon_without_a_blank_is_named_with_its_own_line(
+    world: World, text: str, line: int
+) -> None:
+    with pytest.raises(ConfigError, match="a blank after the colon is missing") as caught:
+        world.load_text(text)
+
+    assert f"config.yaml, line {line}, column " in caught.value.message
+    assert caught.value.hint == "write entrypoint: app.py"
+    assert [problem.line for problem in caught.value.problems] == [line]
+
+
+def test_a_url_is_no_colon_without_a_blank(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text("http://here\nb: 1\n")
+
+    assert "a blank after the colon" not in caught.value.message
+
+
+def test_a_syntax_error_is_not_put_down_to_environments_of_one_file(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text("b: c: d\n")
+
+    assert hint_for(caught.value) == "fix the line that is quoted"
+
+
+def test_an_empty_config_file_is_a_warning(world: World) -> None:
+    path = world.write("a.yaml", "# nothing yet\n")
+
+    loaded = world.load(config_paths=["a.yaml"])
+
+    assert loaded.warnings == (f"{path} is empty: it configures nothing",)
 
 
 def test_a_syntax_error_in_the_line_of_a_secret_does_not_show_it(world: World) -> None:

@@ -275,3 +275,16 @@ def test_a_verifier_that_holds_the_loop_is_interrupted_and_named(kind: str) -> N
     assert verdict.failure is not None
     assert f", {__file__}:" in verdict.failure.message
     assert signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
+
+
+def test_the_helpers_can_be_imported_without_pytest() -> None:
+    program = (
+        "import sys; sys.modules['pytest'] = None; "
+        "from palestra.testing import fleet, scripted_endpoint, task_row"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr

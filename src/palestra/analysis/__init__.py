@@ -5,7 +5,7 @@ write reports.
 frames.
 """
 
-from palestra.analysis.advice import advice_about, completion_for
+from palestra.analysis.advice import advice_about, completion_for, environment_options
 from palestra.analysis.comparison.compare import comparison_of
 from palestra.analysis.comparison.pairing import (
     ComparedRun,
@@ -209,6 +209,7 @@ __all__ = [
     "decide_query",
     "decode_value",
     "environment_arguments",
+    "environment_options",
     "estimate_difference",
     "estimate_level",
     "export_selection",

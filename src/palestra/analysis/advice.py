@@ -18,6 +18,7 @@ from palestra.system import shown, unused
 
 Advice = Callable[[str], str]
 """Completes advice about one run."""
+_OUTPUT: Final = "--output"
 STEM: Final = "<stem>"
 """Stands for the path of a run, without an ending, in advice about its files."""
 _REVERIFY: Final = re.compile(
@@ -58,6 +59,15 @@ def completion_for(run: Files, spell: PathText = shown) -> Advice:
     except InputDataError:
         return str
     return partial(_completed, outputs, spell)
+
+
+def environment_options(run: Files) -> Sequence[str]:
+    """Return the words with which `palestra reverify` names the environment of a run, and its judge;
+    empty when they are not known.
+    """
+    command = completion_for(run)("`palestra reverify`").strip("`")
+    words = shlex.split(command)
+    return words[words.index(_OUTPUT) + 2 :] if _OUTPUT in words else []
 
 
 def _outputs(run: Files) -> Sequence[Path]:

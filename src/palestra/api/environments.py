@@ -5,10 +5,12 @@ built-in environment.
 import importlib
 import importlib.util
 import inspect
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from palestra.api.environment_files import file_environment, rows_of_instance
 from palestra.api.fleet_connection import Tell
@@ -39,6 +41,8 @@ from palestra.system import shown
 
 EXAMPLE_ROLLOUTS = "example_rollouts.jsonl"
 EXAMPLES = "example.jsonl"
+_ROWS_ENDINGS: Final = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"})
+_FOLDERS: Final = frozenset({".", ".."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,12 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
             hint="one colon stands before the class, or the function, of a file",
         )
     own_names = _own_environments()
+    if _ROWS_ENDINGS.intersection(Path(target_name).suffixes) and Path(target_name).is_file():
+        environment = own_names[0] if len(own_names) == 1 else "ENV"
+        raise ConfigError(
+            f"{target_name!r} is a file of rows, and no environment",
+            hint=f"name the environment first: `palestra eval {environment} --input {shlex.quote(target_name)}`",
+        )
     if (file := f"{target_name}.py") in own_names:
         raise ConfigError(
             f"there is no environment {target_name!r}; did you mean {file!r}?",
@@ -254,7 +264,8 @@ def _config_in(target_name: str) -> str | None:
     folder. Raises ConfigError: the folder has no config.
     """
     folder = Path(target_name)
-    if "/" not in target_name or not folder.is_dir():
+    is_path = "/" in target_name or target_name in _FOLDERS
+    if not is_path or not folder.is_dir():
         return None
     config = folder / "configs" / f"{folder.absolute().name}.yaml"
     if (folder / "config.yaml").is_file():  # of an environment or a benchmark
@@ -269,8 +280,12 @@ def _unconfigured(target_name: str, folder: Path) -> ConfigError:
     name = folder.absolute().name
     missing = f"{shown(folder)}/configs/{name}.yaml"
     if not (folder / "app.py").exists():
+        own_names = _own_environments()
         return ConfigError(
-            f"{target_name} is not an environment's folder: {missing} and {shown(folder)}/app.py are missing"
+            f"{target_name} is not an environment's folder: {missing} and {shown(folder)}/app.py are missing",
+            hint=f"yours here: {', '.join(own_names)}"
+            if own_names
+            else "`palestra list` names the environments; one of yours is a folder, or a .py file",
         )
     in_tree = folder.absolute().parent.name == "resources_servers"
     where = shown(folder) if in_tree else f"resources_servers/{name}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shlex
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import palestra
-from palestra.analysis import advice_about
+from palestra.analysis import advice_about, environment_options
 from palestra.api.environments import environment_instance, find_target
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -45,6 +46,7 @@ from palestra.rollouts import (
     check_places,
     copy_inputs,
     failures_beside,
+    has_unscored,
     holds_failures,
     outputs_of,
     record_stopped,
@@ -121,7 +123,12 @@ class PreparedReverification:
 
     async def _sessions(self, fleet: Reachable) -> Sessions:
         try:
-            return await check_modes(fleet.client, self.checked.servers, force=self.args.force)
+            return await check_modes(
+                fleet.client,
+                self.checked.servers,
+                force=self.args.force,
+                any_failed=has_unscored(RunPaths(_scored(self.args))),
+            )
         except ConfigError as error:
             error.hint = advice_about(self.args.rollouts)(error.hint)
             raise
@@ -212,7 +219,7 @@ def prepared_reverification(
     with _tasks(args, config) as tasks:
         stored = StoredRollouts(
             args.rollouts,
-            _routes(config, environment_name),
+            _routes(config, environment_name, args.rollouts),
             limit=args.limit,
             only=args.only,
             tasks=tasks,
@@ -304,8 +311,12 @@ def _inputs(args: ReverifyArgs) -> tuple[Path, ...]:
 
 def _own_inputs(args: ReverifyArgs) -> Path:
     """Return the path of the materialized inputs of the stored run; the file may be missing."""
-    scored = args.scored or scored_beside(args.rollouts) or args.rollouts
-    return RunPaths(scored).materialized_inputs
+    return RunPaths(_scored(args)).materialized_inputs
+
+
+def _scored(args: ReverifyArgs) -> Path:
+    """Return the path of the scored rows of the stored run; the file may be missing."""
+    return args.scored or scored_beside(args.rollouts) or args.rollouts
 
 
 def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
@@ -359,15 +370,20 @@ def _refuse_missing_judges(config: ResolvedConfig, servers: Iterable[str], optio
                 )
 
 
-def _routes(config: ResolvedConfig, environment_name: str | None) -> Routes:
+def _routes(config: ResolvedConfig, environment_name: str | None, rollouts: Path) -> Routes:
     """Return which resources server verifies which rows. Raises ConfigError: no resources server is
     configured.
+
+    `rollouts`: the rows, for the hint with the environment of their run.
     """
     servers = config.instances_of(ServerType.RESOURCES)
     if not servers:
+        options = environment_options(rollouts)
         raise ConfigError(
             "no environment is configured, so no server can verify",
-            hint="pass --environment NAME, or --config FILE with the environment's config",
+            hint=f"add the environment of the run: {shlex.join(options)}"
+            if options
+            else "pass --environment NAME, or --config FILE with the environment's config",
         )
     if environment_name is not None:
         return Routes({}, environment_instance(environment_name, config).name)

@@ -11,6 +11,7 @@ from palestra.cli.bare_words import (
     absence_of,
     components,
     meaning_of,
+    refuse_divided_lists,
 )
 from palestra.cli.gym.grammar import as_item, as_text
 from palestra.config import did_you_mean, nearest, parse_overrides
@@ -47,6 +48,7 @@ def refuse_bare_overrides(called: Called) -> None:
 
     The hint is the whole command with the flags or the keys of such words, where they are known.
     """
+    refuse_divided_lists(called.program, called.words)
     bare_words = list(_bare_words(called))
     if not bare_words:
         return

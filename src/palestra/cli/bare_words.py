@@ -2,13 +2,15 @@
 instead of them.
 """
 
+import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from palestra.config import NamedFile, did_you_mean_path, search_roots
-from palestra.errors import ConfigError
+from palestra.config import NamedFile, did_you_mean_path, mask_line, search_roots
+from palestra.errors import ConfigError, Phrase
 from palestra.programs import is_bare
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _CONFIG_FILE: Final = ("a config file", CONFIG_PATHS)
 _TAKES_ROWS: Final = frozenset({"collect", "doctor"})
 _CONFIG_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 _ROWS_SUFFIXES: Final = frozenset({".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst"})
+_LIST_BEGIN: Final = re.compile(r"\+{0,2}[\w.]+=\[")
 _RESOURCES: Final = "resources_servers"
 KINDS: Final = {
     "resources-servers": "an environment",
@@ -116,6 +119,29 @@ def absence_of(word: str) -> str:
     return (
         f", which does not exist{did_you_mean_path(path)}" if is_file and not path.exists() else ""
     )
+
+
+def refuse_divided_lists(program: Sequence[str], words: Sequence[str]) -> None:
+    """Raise ConfigError: a space divides a list in brackets, such as `+config_paths=[a.yaml, b.yaml]`
+    without quotes. The hint is the whole command.
+
+    `program`: the words that call the command, before `words`.
+    """
+    for first, word in enumerate(words):
+        if not _LIST_BEGIN.match(word) or word.count("[") <= word.count("]"):
+            continue
+        for last in range(first + 1, len(words)):
+            parts = words[first : last + 1]
+            if any(part.startswith("-") or "=" in part for part in parts[1:]):
+                break
+            joined = "".join(parts)
+            if joined.count("[") == joined.count("]"):
+                typed = (*words[:first], joined, *words[last + 1 :])
+                command = shlex.join((*program, *map(mask_line, typed)))
+                raise ConfigError(
+                    f"a space divides the list {mask_line(' '.join(parts))}; quote the list",
+                    hint=Phrase("{command}", command=command),
+                )
 
 
 def refuse_bare_words(command: str, words: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from palestra.analysis import amount
 from palestra.api import EvaluationTarget, doors_of_agents, find_target
 from palestra.cli.console import masking, notice, say, warn_all
 from palestra.cli.file_imports import rows_for_file
@@ -24,8 +25,9 @@ from palestra.datasets import (
     records_of,
     write_rows,
 )
-from palestra.errors import ConfigError
-from palestra.schema import JsonDict, Line, read_jsonl
+from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import import_command, import_rollouts, is_scored_rollout
+from palestra.schema import JsonDict, Line, RunPaths, bare_name, read_jsonl, with_compressed
 from palestra.settings import (
     EvalArgs,
     HubDownload,
@@ -39,6 +41,8 @@ from palestra.settings import (
 from palestra.system import shown
 
 HUB: Final = "hf:"
+_OF_TASKS: Final = {"map": "maps", "answer": "answer", "prompt": "prompt", "env": "environment"}
+"""The flags that make tasks of rows -> their settings."""
 PROMPT_USED: Final = "prompt_config_used"
 
 
@@ -47,6 +51,8 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     them.
     """
     _refuse_what_cannot_be(args)
+    if args.rollouts:
+        return _import_run(args, overrides)
     prompt_file = existing_path(args.prompt) if args.prompt else None
     prompt = load_prompt(prompt_file) if prompt_file else None
     columns = ColumnMapping(_fields(args.maps), args.answer, prompt)
@@ -61,6 +67,7 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
             file_rows = rows_for_file(in_file, sources, columns, overrides)
             config = _config_of(file_rows.target, overrides)
             reader, make = file_rows.of, dict
+        _refuse_rollouts(sources)
         written = write_rows(
             sources, reader, make, output, doors=_doors(config), prompt=prompt_file
         )
@@ -73,6 +80,47 @@ def import_rows(args: ImportArgs, overrides: list[str]) -> int:
     say("  datasets:")
     say(f"  - {{name: train, type: train, license: TBD, jsonl_fpath: {written.path}}}")
     return 0
+
+
+def _import_run(args: ImportArgs, overrides: list[str]) -> int:
+    """Make a run of a file of scored rollouts."""
+    config = _config(None, overrides, quiet=True)
+    with masking(config.secrets | credentials_in(os.environ)), _sources(args, config) as sources:
+        if args.output is None and len(sources) == 1:
+            output = Path(f"{bare_name(sources[0]).removesuffix('.jsonl')}_run.jsonl")
+        else:
+            output = args.output or _usual_output(sources)
+        imported = import_rollouts(sources, records_of, output)
+    run = shown(imported.output.absolute())
+    say(
+        f"wrote {amount(imported.rollouts, 'rollout')} of {amount(imported.tasks, 'task')} to {run}"
+    )
+    say(f"next: {shlex.join(('palestra', 'profile', run))}")
+    return 0
+
+
+def _refuse_rollouts(sources: Sequence[Path]) -> None:
+    """Raise InputDataError: the first row of a file is a scored rollout, and no task."""
+    for source in sources:
+        first = next(iter(records_of(source)), None)
+        if first is None or not is_scored_rollout(first.row):
+            continue
+        inputs = with_compressed(RunPaths(source).materialized_inputs)
+        command = import_command(source)
+        if inputs is not None:
+            hint = f"its tasks are in {shown(inputs)}"
+        elif command:
+            hint = (
+                f"`{command}` makes a run of them, which `profile`, `show` and `compare` read; "
+                f"`palestra reverify {shlex.quote(shown(source))} --environment NAME --output FILE` "
+                "verifies them again"
+            )
+        else:
+            hint = "`palestra runs` lists the runs"
+        raise InputDataError(
+            f"{shown(source)} has scored rollouts (rows with a response and a reward), not tasks",
+            hint=hint,
+        )
 
 
 def _usual_output(sources: Sequence[Path]) -> Path:
@@ -93,6 +141,12 @@ def _refuse_what_cannot_be(args: ImportArgs) -> None:
             f"{' and '.join(flags_given)}: only for a repository of the Hugging Face hub, but "
             f"{args.source} is a file",
             hint="a repository is written as hf:organization/name",
+        )
+    tasks_only = [f"--{name}" for name in _OF_TASKS if getattr(args, _OF_TASKS[name])]
+    if args.rollouts and tasks_only:
+        raise ConfigError(
+            f"--rollouts takes rows as they are, and {' and '.join(tasks_only)} cannot be combined with it",
+            hint=f"leave out {' and '.join(tasks_only)}",
         )
     if args.source == HUB:
         raise ConfigError(

@@ -109,6 +109,21 @@ def _obey_no_color() -> None:
         sys.argv[1:] = [*other_words, *arguments[ours:]]
 
 
+def _refuse_divided_lists() -> None:
+    """Exit with an error when a space divides a list in brackets."""
+    arguments = sys.argv[1:]
+    if not any("=[" in word for word in arguments):
+        return
+    from palestra.cli.bare_words import refuse_divided_lists
+    from palestra.cli.console import fail
+    from palestra.errors import ConfigError
+
+    try:
+        refuse_divided_lists(("palestra",), arguments)
+    except ConfigError as error:
+        fail(error)
+
+
 def main() -> None:
     """Run the command line of the `palestra` console script."""
     _obey_no_color()
@@ -117,6 +132,7 @@ def main() -> None:
 
         complete(typer.main.get_command(app), line)
         return
+    _refuse_divided_lists()
     runs_authors_code = GUARDED & set(sys.argv[1:2]) or sys.argv[1:3] == ["cluster", "drive"]
     if runs_authors_code and not {*HELP} & {*sys.argv}:
         fork_under_guard()

@@ -213,6 +213,8 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
             warn_all(doubts(summary, args.subject))
     except PalestraError as error:
         notice(f"warning: {error.message}")
+        if error.hint:
+            notice(f"hint: {error.hint}")
     _show_failures(groups)
     if groups:
         key = f"{groups[0].task}:{groups[0].rollout}"

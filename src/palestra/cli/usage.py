@@ -44,6 +44,16 @@ _MEANT_COMMANDS: Final[Mapping[str, str]] = {
     "validate": "doctor",
 }
 """Commands that do not exist, and the one that does the work."""
+_MEANT_IN_GROUPS: Final[Mapping[str, str]] = {
+    "benchmark show": "show NAME",
+    "models download": "models fetch local",
+    "models list": "list models",
+    "models pull": "models fetch local",
+    "models show": "show NAME",
+}
+"""Commands that a group does not have, and the one that does the work."""
+_ABOUT_COMPONENTS: Final = frozenset({"list", "show"})
+"""Commands about components, which do not do the work of a group."""
 _UNKNOWN_COMMAND: Final = re.compile(r"No such command '([^']+)'")
 
 
@@ -98,6 +108,11 @@ def _meant_command(error: Any, name: str) -> str:
     program = context.find_root()
     if name in _MEANT_COMMANDS and context is program:
         return f"{program.command_path} {_MEANT_COMMANDS[name]}"
+    group = context.command_path.removeprefix(program.command_path).strip()
+    if words := _MEANT_IN_GROUPS.get(f"{group} {name}"):
+        return f"{program.command_path} {words}"
+    if group and name in _ABOUT_COMPONENTS:
+        return ""
     paths = sorted((p for p in _paths(program.command) if p[-1] == name), key=len)
     is_one = len(paths) == 1 or (len(paths) > 1 and len(paths[0]) < len(paths[1]))
     return " ".join((program.command_path, *paths[0])) if is_one else ""

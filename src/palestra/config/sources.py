@@ -81,6 +81,8 @@ class _Reader:
         _refuse_rows(path_found)
         tree, warnings = read_yaml(path_found)
         self.warnings.extend(warnings)
+        if not tree:
+            self.warnings.append(f"{path_found} is empty: it configures nothing")
         for included in _included_by(path_found, tree):
             self.read(included, f"included by {path_found}")
         self.sources.append(Source(path_found, tree))

@@ -6,6 +6,7 @@ read back as a string.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,9 @@ _FLOAT_TAG = "tag:yaml.org,2002:float"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 # YAML 1.1 asks for a dot in 1.0e-3; people write 1e-3 and mean the number.
 _EXPONENT_WITHOUT_DOT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
+_CONTENT = re.compile(r"\s*[^\s#]")
+_KEY_WITHOUT_BLANK = re.compile(r"\s*(?:- )?[A-Za-z_][\w.-]*:(?!//)[^\s:][^:]*$")
+"""A line `key:value`, which is a text in YAML; a URL is none."""
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
@@ -52,6 +56,9 @@ def parse_yaml(text: str, *, where: str) -> tuple[dict[Any, Any], tuple[str, ...
     if value is None:
         return {}, ()
     if not isinstance(value, dict):
+        lines = text.splitlines()
+        if isinstance(value, str) and (slip := _colon_without_blank(lines, len(lines))) is not None:
+            raise _missing_blank(where, slip, lines[slip])
         raise ConfigError(
             f"{where} holds a {type(value).__name__}, not a mapping",
             hint="a config file is lines of `key: value`",
@@ -126,6 +133,8 @@ def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigErr
     if mark is None:
         return ConfigError(f"{where} is not YAML: {problem}", cause=KnownCause.BAD_YAML)
     lines = text.splitlines()
+    if (slip := _colon_without_blank(lines, mark.line)) is not None:
+        return _missing_blank(where, slip, lines[slip])
     # The parser points past the end when a bracket or quote stays open.
     line = min(mark.line, max(len(lines) - 1, 0))
     quoted_line = mask_line(lines[line].strip()) if lines else ""
@@ -133,6 +142,26 @@ def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigErr
     located = Problem(message, file=where, line=mark.line + 1, cause=KnownCause.BAD_YAML)
     return ConfigError(
         f"{message}\n    {quoted_line}", cause=KnownCause.BAD_YAML, problems=(located,)
+    )
+
+
+def _colon_without_blank(lines: Sequence[str], at: int) -> int | None:
+    """Return the index of a line `key:value`, at which the parser's line `at` fails; None without one.
+
+    The parser reads such a line as a text, and fails in the next line with content.
+    """
+    above = (i for i in range(min(at, len(lines) - 1), -1, -1) if _CONTENT.match(lines[i]))
+    nearest = list(itertools.islice(above, 2))
+    return next((i for i in nearest if _KEY_WITHOUT_BLANK.match(lines[i])), None)
+
+
+def _missing_blank(where: str, index: int, line: str) -> ConfigError:
+    key, _, value = mask_line(line.strip()).partition(":")
+    message = f"{where}, line {index + 1}, column {line.index(':') + 2}: a blank after the colon is missing"
+    hint = f"write {key}: {value}"
+    located = Problem(message, hint=hint, file=where, line=index + 1, cause=KnownCause.BAD_YAML)
+    return ConfigError(
+        f"{message}\n    {key}:{value}", hint=hint, cause=KnownCause.BAD_YAML, problems=(located,)
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from palestra.doctor.reading import LogObservation
 from palestra.doctor.slurm import JOB_ID, SlurmJob, read_job
 from palestra.errors import BadInput
+from palestra.rollouts import import_command
 from palestra.schema import TASK_INDEX, RunPaths, read_jsonl, run_beside
 
 LOG_SUFFIXES: Final = frozenset({".log", ".out", ".err"})
@@ -93,6 +94,11 @@ def _check_results(path: Path) -> None:
     if first is None:
         raise BadInput(f"{path} is empty, and its folder has no other files of a run", hint=_GIVE)
     if isinstance(first.row, dict) and TASK_INDEX not in first.row:
+        if command := import_command(path):
+            raise BadInput(
+                f"{path} has rollouts, and is not the output of a run: its rows have no {TASK_INDEX}",
+                hint=f"`{command}` makes a run of them",
+            )
         raise BadInput(
             f"{path} holds no results of a run: its first row has no {TASK_INDEX}",
             hint=f"`palestra doctor --input {path.name} …` checks task rows; " + _GIVE,

@@ -28,6 +28,12 @@ from palestra.rollouts.events import (
 )
 from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.file_kinds import kind_of, why_no_rollouts
+from palestra.rollouts.imported import (
+    ImportedRun,
+    import_command,
+    import_rollouts,
+    is_scored_rollout,
+)
 from palestra.rollouts.journal import Journal, JournalFailed, repair, write_json
 from palestra.rollouts.lineage import SelectedFrom, provenance_path
 from palestra.rollouts.manifest import (
@@ -56,7 +62,7 @@ from palestra.rollouts.prepare import (
     unfinished_rollouts,
     why_not_writable,
 )
-from palestra.rollouts.recorded import scored_keys
+from palestra.rollouts.recorded import has_unscored, scored_keys
 from palestra.rollouts.results import (
     ENDED_RUN,
     FailedRow,
@@ -125,6 +131,7 @@ __all__ = [
     "FailedRow",
     "FoundTaskRows",
     "Health",
+    "ImportedRun",
     "Journal",
     "JournalFailed",
     "Manifest",
@@ -178,10 +185,14 @@ __all__ = [
     "events_problem",
     "failures_beside",
     "first_cause",
+    "has_unscored",
     "holds_failures",
+    "import_command",
+    "import_rollouts",
     "in_flight_lines",
     "intended",
     "is_being_written",
+    "is_scored_rollout",
     "kind_of",
     "load_prompt",
     "manifest_of_verifiers",

@@ -19,6 +19,7 @@ from palestra.schema import (
     JsonDict,
     JsonObject,
     RolloutKey,
+    RunPaths,
     finite_reward,
     is_retriable,
     key_of,
@@ -135,3 +136,8 @@ def scored_keys(path: Path) -> frozenset[RolloutKey]:
                 key = decoder.decode(line)
                 keys.add(RolloutKey(key.task, key.rollout))
     return frozenset(keys)
+
+
+def has_unscored(paths: RunPaths) -> bool:
+    """Whether a rollout in a run's failures file has no score. Invalid lines are skipped."""
+    return not scored_keys(paths.failures) <= scored_keys(paths.output)

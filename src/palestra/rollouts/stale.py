@@ -9,6 +9,7 @@ from typing import Final
 from palestra.config import ServerType
 from palestra.errors import InputDataError, KnownCause, Layer
 from palestra.rollouts.manifest import Manifest, reached_servers, semantic_differences, servers_in
+from palestra.rollouts.recorded import has_unscored
 from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import SELECT_FAILED, RunPaths
 from palestra.settings import CollectSettings
@@ -168,7 +169,7 @@ def _kept_answers(paths: RunPaths, settings: CollectSettings, *, has_other_verif
     if has_other_verifier and (scored or has_answers(paths.failures)):
         reverify = reverify_command(settings).text
         hint = f"; what the model has answered already, `{reverify}` verifies as things are now"
-    if paths.failures.exists() and paths.failures.stat().st_size > 0:
+    if has_unscored(paths):
         hint += (
             f"; `{SELECT_FAILED}` writes the tasks of the rollouts without a score, and the command "
             "with that file as --input and another --output runs them alone"

@@ -50,6 +50,9 @@ MAX_ROW_BYTES = 128 * 1024 * 1024
 """The maximum length of a line that is read or written: 128 MiB. A decoded row needs several times
 as much memory, and many rollouts share that memory."""
 
+ONE_ARRAY = "the file is one JSON array"
+"""The beginning of the problem of a file that has all rows in one array."""
+
 _MOST_SPREAD_BYTES = 1024 * 1024
 """The maximum length of an object over several lines that is recognized as one."""
 
@@ -126,6 +129,9 @@ def jsonl_lines(
             row = orjson.loads(raw)
             if key := repeated_key(raw, row):
                 yield Line(number, None, f"the key {key} is there twice", ended=has_line_end)
+            elif number == 1 and _is_list_of_rows(row):
+                yield Line(number, None, _is_array(path))
+                return
             else:
                 yield Line(number, row, ended=has_line_end, text=raw)
         except orjson.JSONDecodeError as error:
@@ -147,11 +153,15 @@ def _problem_of_file(raw: bytes, following: Iterable[bytes], path: Path | None) 
     return _is_spread(path) if _is_json(raw, *following) else ""
 
 
+def _is_list_of_rows(row: Any) -> bool:
+    return isinstance(row, list) and bool(row) and isinstance(row[0], dict)
+
+
 def _is_array(path: Path | None) -> str:
     """Return the message that a file is one JSON array, with the command that converts it."""
     lines = None if path is None else path.with_name(f"{path.stem}_lines.jsonl")
     return (
-        "the file is one JSON array, not an object a line: "
+        f"{ONE_ARRAY}, not an object a line: "
         f"`jq -c '.[]' {_as_typed(path)} > {_as_typed(lines)}` converts it"
     )
 

@@ -75,6 +75,9 @@ class ImportArgs(Settings):
     output: Annotated[Path | None, flag("--output", "-o")] = Field(
         default=None, description="Default <name>_rows.jsonl, here."
     )
+    rollouts: bool = Field(
+        default=False, description="The rows are scored rollouts: make a run of them."
+    )
     split: str | None = Field(default=None, description="hf: which split; default train.")
     artifact: str | None = Field(default=None, description="hf: one file of the repository.")
 

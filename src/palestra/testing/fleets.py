@@ -7,8 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
-import pytest
-
 from palestra.config import ResolvedConfig, ServerType, load_config
 from palestra.errors import ConfigError
 from palestra.fleet import Assembly, assembled
@@ -115,7 +113,18 @@ def _agent_of(config: ResolvedConfig) -> str:
     return agents[0].name
 
 
-@pytest.fixture
+def _as_fixture(function: Callable[[], Iterator[Any]]) -> Any:
+    """Return a function as a fixture of pytest. Without pytest, as it is: the helpers that are no
+    fixtures need no pytest, such as in a notebook.
+    """
+    try:
+        import pytest
+    except ModuleNotFoundError:
+        return function
+    return pytest.fixture(function)
+
+
+@_as_fixture
 def fleet() -> Iterator[Callable[..., ScriptedFleet]]:
     """Start fleets that stop at the end of the test: `fleet("my_env", answers=["4"])`.
 

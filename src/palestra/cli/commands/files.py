@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -20,6 +21,14 @@ from palestra.cli.flags import (
 from palestra.config import NamedFile, mask_line
 from palestra.errors import ConfigError, Phrase
 from palestra.programs import is_bare
+
+_ENVIRONMENT_FLAGS: Final = frozenset({"--environment", "-e", "--config", "-c"})
+_SETTINGS_OF_NEMO_GYM: Final = {
+    "rollouts_jsonl_fpath": "rollouts",
+    "output_jsonl_fpath": "output",
+    "materialized_inputs_jsonl_fpath": "inputs",
+}
+"""The settings of `ng_*` commands -> those of `reverify`."""
 
 
 def register(app: typer.Typer) -> None:
@@ -66,12 +75,47 @@ def reverify(flags: Flags, configs: Configs = None, overrides: Overrides = None)
     a failures file whose verification failed are verified, too, and become scored rows.
     """
     words = list(overrides or ())
+    _refuse_overrides_of_flags("ReverifyArgs", words)
     if word := _run_among(flags, "rollouts", words):
         flags["rollouts"] = Path(word)
         words.remove(word)
     if "rollouts" in flags and "output" not in flags:
         fail(_without_output(flags["rollouts"]))
     run("palestra.cli.reverifying:reverify", "ReverifyArgs", flags, with_configs(configs, words))
+
+
+def _refuse_overrides_of_flags(model: str, words: Sequence[str]) -> None:
+    """Exit with an error when words name settings that the command takes by flags, such as
+    `+rollouts_jsonl_fpath=FILE`. The hint is the whole command.
+
+    `model`: the settings of the command.
+    """
+    from palestra.cli.entry import imported
+    from palestra.settings import flags_of
+
+    settings = imported(model)
+    flag_of_word: dict[str, str] = {}
+    for word in words:
+        key = word.lstrip("+").partition("=")[0]
+        setting = _SETTINGS_OF_NEMO_GYM.get(key, key)
+        if "=" in word and setting in _SETTINGS_OF_NEMO_GYM.values():
+            flag_of_word[word] = flags_of(settings, setting)[0]
+    if not flag_of_word:
+        return
+    typed: list[str] = []
+    for word in sys.argv[1:]:
+        flag = flag_of_word.get(word)
+        typed += [mask_line(word)] if flag is None else [flag, word.partition("=")[2]]
+    keys = [word.lstrip("+").partition("=")[0] for word in flag_of_word]
+    fail(
+        ConfigError(
+            ", ".join(
+                f"{key} is {flag} here"
+                for key, flag in zip(keys, flag_of_word.values(), strict=True)
+            ),
+            hint=Phrase("{command}", command=shlex.join(("palestra", *typed))),
+        )
+    )
 
 
 def _run_among(flags: Flags, setting: str, words: Sequence[str]) -> str:
@@ -87,7 +131,15 @@ def _without_output(rollouts: Path) -> ConfigError:
     """Return the error of a `reverify` without an output, with the whole command."""
     stem = rollouts.name.removesuffix(".gz").removesuffix(".jsonl")
     typed = [mask_line(word) for word in sys.argv[1:] if word]
-    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl"]
+    names_environment = any(
+        word.partition("=")[0] in _ENVIRONMENT_FLAGS or "config_paths" in word for word in typed
+    )
+    environment: Sequence[str] = ()
+    if not names_environment:
+        from palestra.analysis import environment_options
+
+        environment = environment_options(rollouts)
+    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl", *environment]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 
 

@@ -314,8 +314,12 @@ class Sessions:
     forced: frozenset[str] = frozenset()
 
 
-async def check_modes(client: ServerClient, servers: Collection[str], *, force: bool) -> Sessions:
+async def check_modes(
+    client: ServerClient, servers: Collection[str], *, force: bool, any_failed: bool = True
+) -> Sessions:
     """Return how each of `servers` gets the session that its verifier needs.
+
+    `any_failed`: whether rollouts of the run failed, so that their tasks can be selected.
 
     Raises ConfigError: a server can verify only in the live session, and `force` is false.
     """
@@ -336,8 +340,13 @@ async def check_modes(client: ServerClient, servers: Collection[str], *, force: 
             'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
             "its session again (a NeMo Gym server says it in its config class: `REVERIFY_MODE = "
             "ReverifyMode.STATELESS`); --force verifies with a freshly seeded session; where the "
-            f"lost session matters, only new rollouts have a reward: `{SELECT_FAILED}` writes the "
-            "tasks without a score for a run of their own (--overwrite runs all again)",
+            "lost session matters, only new rollouts have a reward: "
+            + (
+                f"`{SELECT_FAILED}` writes the tasks without a score for a run of their own "
+                "(--overwrite runs all again)"
+                if any_failed
+                else "the command that collected the run, with --overwrite, runs all again"
+            ),
         )
     return Sessions(replayed, turned, frozenset(bound))
 

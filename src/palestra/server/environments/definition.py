@@ -479,7 +479,12 @@ class EnvironmentDefinition:
         # Rows of a file have their line; those of `records` are not the author's.
         data_place = "" if records is not None or row_places.files else self.location(DATA)
         fields = [task_fields(row) for row in raw_rows]
-        self._check(raw_rows, fields, row_places)
+        try:
+            self._check(raw_rows, fields, row_places)
+        except InputDataError as error:
+            if advice := row_places.missing_header(fields):
+                error.hint = advice
+            raise
         if warn is not None:
             for sentence in (
                 *self._shadowed(raw_rows),

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from palestra.errors import InputDataError
-from palestra.schema import JsonDict, JsonObject, encode_json, json_misfit
+from palestra.schema import ONE_ARRAY, JsonDict, JsonObject, encode_json, json_misfit
 from palestra.server.author_code import layers_of, place_of
 from palestra.server.method_forms import SELF_NAMES, SPREAD
 from palestra.server.own_errors import raising_place
@@ -23,6 +23,11 @@ from palestra.settings import existing_paths
 from palestra.system import shown
 
 HUB: Final = "hf:"
+_TABLES: Final = frozenset({".csv", ".tsv"})
+_LONGEST_NAME: Final = 60
+"""The length up to which a text may be the name of a column."""
+_QUOTED: Final = 20
+"""The length up to which the text of a cell is quoted."""
 HUB_DEADLINE_S: Final = 20.0
 """How long the hub may fail without progress: a person waits for the run to begin."""
 logger: Final = logging.getLogger("palestra.server")
@@ -196,11 +201,36 @@ class RowPlaces:
         """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
         return f"{len(numbers)} of the {total} rows ({self.of(numbers[0])} is the first)"
 
+    def missing_header(self, rows: Sequence[JsonObject]) -> str:
+        """Return the advice for rows of a table whose first line is data, and names no columns; empty
+        for other rows.
+        """
+        tables = [file for file in self.files if _TABLES.intersection(file.suffixes)]
+        columns = list(rows[0]) if rows else []
+        if not tables or not any(map(_is_data, columns)):
+            return ""
+        quoted = ", ".join(
+            name if len(name) <= _QUOTED else f"{name[:_QUOTED]}…" for name in columns
+        )
+        return (
+            f"the first line of {shown(tables[0])} names the columns, and it looks like data "
+            f"({quoted}): write a line of names above it"
+        )
+
     @cached_property
     def _lines(self) -> list[tuple[Path, int]]:
         from palestra.datasets import records_of
 
         return [(file, record.number) for file in self.files for record in records_of(file)]
+
+
+def _is_data(name: str) -> bool:
+    """Whether the name of a column looks like data: a number, or a long text."""
+    try:
+        float(name)
+    except ValueError:
+        return len(name) > _LONGEST_NAME
+    return True
 
 
 def rows_in(*paths: Path) -> Iterator[JsonObject]:
@@ -209,10 +239,12 @@ def rows_in(*paths: Path) -> Iterator[JsonObject]:
     from palestra.datasets import RowProblems, records_of
 
     problems = RowProblems()
+    is_array = False
     for path in paths:
         for record in records_of(path):
             if record.error or not isinstance(record.row, Mapping):
+                is_array = is_array or record.error.startswith(ONE_ARRAY)
                 problems.add(path, record.number, record.error or "is not an object")
             else:
                 yield record.row
-    problems.raise_if_any()
+    problems.raise_if_any(hint="or give the file a name that ends in .json" if is_array else "")

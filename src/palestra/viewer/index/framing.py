@@ -20,6 +20,7 @@ from palestra.analysis import (
 )
 from palestra.errors import InputDataError
 from palestra.metrics import REWARD, Columns, FloatArray, IntArray, Keys, distinct
+from palestra.rollouts import import_command
 from palestra.schema import ReverifyCommand, RunPaths
 from palestra.system import shown
 from palestra.viewer.index.columns import Gathered, Pointers
@@ -82,7 +83,7 @@ class _Framing:
         if not self._files(RunPart.INPUT):
             raise InputDataError(
                 "the materialized inputs of the run are missing, so what was requested is unknown",
-                hint=f"restore {self._absent_inputs()}",
+                hint=f"restore {self._absent_inputs()}{self._import_advice()}",
             )
         joined = self._joined
         unscored = int((~self._views["results.scored"]).sum())
@@ -105,6 +106,12 @@ class _Framing:
         """Return the files that should have the requests of the run."""
         run_paths = (RunPaths(Path(output)) for output in self._commit.outputs)
         return " and ".join(shown(paths.materialized_inputs) for paths in run_paths)
+
+    def _import_advice(self) -> str:
+        """Return how rollouts without other files become a run; empty when they cannot."""
+        outputs = [Path(output) for output in self._commit.outputs]
+        command = import_command(outputs[0]) if len(outputs) == 1 else ""
+        return f"; `{command}` makes a run of the rollouts alone" if command else ""
 
     def joined_run(self) -> JoinedRun:
         """Return the run in key order."""
