@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from palestra.api import differs_from_running, server_semantics
+from palestra.api import differs_from_running, models_differ, server_semantics
 from palestra.config import ResolvedConfig, config_from_tree, dump_yaml
 
 
@@ -60,6 +60,17 @@ def test_what_a_running_fleet_masks_counts_as_equal() -> None:
     assert differs_from_running(running(own), own) == []
     other = config(api_key="k", model="vllm-qwen", stop_token="</b>", url="http://me:word@host")
     assert differs_from_running(running(own), other) == []
+
+
+def test_a_model_that_a_command_without_servers_names_is_compared() -> None:
+    fleet = config_from_tree({"policy_model_name": "slow", "policy_base_url": "http://a:1/v1"})
+    command = config_from_tree({"policy_model_name": "fast", "policy_base_url": "http://a:1/v1"})
+
+    assert models_differ(fleet, command) == {
+        "policy_model_name": "policy_model_name: 'slow' -> 'fast'"
+    }
+    assert models_differ(fleet, config_from_tree({"policy_api_key": "k"})) == {}
+    assert models_differ(config_from_tree({}), command) == {}
 
 
 def test_what_a_running_fleet_does_not_mask_is_compared() -> None:

@@ -1,30 +1,26 @@
-"""What `verify-env` prints while it examines."""
+"""What `palestra verify-env` prints while it works."""
 
-from palestra.cli.verifying import SILENT_S, CheckProgress
-from palestra.conformance import CheckResult, VerifierFault, VerifierReport
-from palestra.conformance.report import Status
+import asyncio
+import contextlib
 
+import pytest
 
-def report_of(check: str, probes: int) -> VerifierReport:
-    fault = VerifierFault(0, "boxes", "did not return", "text")
-    return VerifierReport("env", (CheckResult(check, Status.FAILED, probes, findings=(fault,)),))
-
-
-def test_a_check_that_takes_long_says_how_far_it_is() -> None:
-    progress = CheckProgress(60.0)
-
-    lines = [progress.line_at(report_of("hostile", n), 100.0 + n) for n in range(31)]
-
-    assert [n for n, line in enumerate(lines) if line] == [SILENT_S, 10, 20]
-    assert (
-        lines[5]
-        == "the check hostile has run for 5 s and verifies answer 5 (boxes); each may take 60 s (--timeout)"
-    )
+from palestra.cli.verifying import print_progress
+from palestra.conformance import Now
 
 
-def test_the_time_of_a_check_begins_with_it() -> None:
-    progress = CheckProgress(60.0)
-    progress.line_at(report_of("wrong", 1), 0.0)
+def test_a_slow_check_is_named_with_its_answer_and_its_limit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = Now(check="hostile", kind="hostile: boxes", row=0, probes=104, limit_s=15.0)
 
-    assert not progress.line_at(report_of("hostile", 1), 60.0)
-    assert not progress.line_at(report_of("hostile", 2), 64.0)
+    async def run() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await print_progress(now, every_s=0.01)
+
+    asyncio.run(run())
+
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith("check hostile: answer 104 (boxes, row 0) is being verified for ")
+    assert line.endswith(" s, at most 15 s")

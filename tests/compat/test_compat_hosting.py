@@ -153,6 +153,26 @@ def test_a_bug_of_a_tool_is_in_the_row(tmp_path: Path, cookies: dict[str, str] |
     run(tmp_path, {"resources_servers/broken": BROKEN_TOOLS}, check)
 
 
+@pytest.mark.parametrize("cookies", [None, {"other": "server"}], ids=["embedded", "over HTTP"])
+def test_a_tool_that_the_row_offers_in_vain_is_in_the_row(
+    tmp_path: Path, cookies: dict[str, str] | None
+) -> None:
+    offer = {"type": "function", "name": "lookupp", "parameters": {"type": "object"}}
+    row = {**ROW, "responses_create_params": {"input": "q", "tools": [offer]}}
+
+    async def check(fleet: Fleet) -> None:
+        peer = fleet.client.peer("broken", cookies=cookies)
+        for name in ("lookupp", "made_up"):
+            await peer.call_tool(name, {"city": "Oslo"})
+        verdict = await peer.call("/verify", row, VerifyResponse)
+
+        [failure] = (verdict.model_extra or {})["tool_failures"]
+        assert (failure["tool"], failure["type"]) == ("lookupp", "UnknownTool")
+        assert "did you mean 'lookup'?" in failure["message"]
+
+    run(tmp_path, {"resources_servers/broken": BROKEN_TOOLS}, check)
+
+
 READING_AGENT = """
 class Reading(SimpleResponsesAPIAgent):
     config: BaseResponsesAPIAgentConfig

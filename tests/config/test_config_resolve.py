@@ -170,3 +170,34 @@ def test_a_part_of_a_list_is_no_line_of_env_yaml() -> None:
         resolve({"a": {"b": [{"c": "???"}]}})
 
     assert caught.value.hint == "give each on the command line, ++a.b.0.c=<value>"
+
+
+def note_of(world: World) -> str:
+    """The beginning of the hint about settings without a value."""
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(FLEET)
+    return caught.value.hint.partition("; give")[0]
+
+
+def test_a_missing_setting_says_that_there_is_no_env_yaml(world: World) -> None:
+    assert note_of(world) == f"there is no env.yaml in {world.cwd.resolve()}"
+
+
+def test_a_missing_setting_names_a_file_that_is_most_likely_meant_to_be_env_yaml(
+    world: World,
+) -> None:
+    world.write("env.yml", "policy_base_url: u\n")
+
+    assert note_of(world) == "env.yml is not read: rename it to env.yaml"
+
+
+def test_a_missing_setting_names_the_env_yaml_of_a_folder_above(world: World) -> None:
+    above = world.write("../env.yaml", "policy_base_url: u\n").resolve()
+
+    assert note_of(world) == f"{above} is not read: run the command in that folder"
+
+
+def test_a_missing_setting_says_nothing_of_an_env_yaml_that_was_read(world: World) -> None:
+    world.write("env.yaml", "policy_base_url: u\n")
+
+    assert note_of(world).startswith("give each on the command line")

@@ -42,6 +42,7 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     max_price: float = 1.0
+    size: float = 1.0
 
 
 def instance(**settings: object) -> InstanceConfig:
@@ -146,6 +147,7 @@ def test_extra_values_fill_fields_that_the_model_has_and_settings_win() -> None:
         ({"max_prices": 5.0, "max_price": 2.0}, []),
         ({"max_price_2": 5.0}, []),
         ({"anything_else": 5.0}, []),
+        ({"szie": 1.0}, ["szie"]),
     ],
 )
 def test_an_additional_key_that_looks_misspelt_is_refused(

@@ -1,9 +1,10 @@
 """Keys of config files that are very similar to keys with a meaning."""
 
 import math
+from pathlib import Path
 
 import pytest
-from config_world import World
+from config_world import FLEET, POLICY, World
 
 from palestra.config import OverrideRules, is_one_slip
 from palestra.errors import ConfigError, KnownCause
@@ -167,3 +168,31 @@ def test_one_letter_makes_a_slip(
     word: str, near: str, least_replaced: float, is_slip: bool
 ) -> None:
     assert is_one_slip(word, near, least_replaced=least_replaced) is is_slip
+
+
+def test_a_value_in_place_of_a_server_is_refused_with_its_line_and_the_setting(
+    world: World,
+) -> None:
+    world.write("env.yaml", "policy_base_url: u\npolicy_model: good\n")
+
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(FLEET)
+
+    [problem] = caught.value.problems
+    assert (Path(problem.file).name, problem.line) == ("env.yaml", 2)
+    assert "did you mean 'policy_model_name'?" in problem.message
+    assert problem.hint == "write policy_model_name: <value>"
+
+
+def test_an_override_in_place_of_a_server_is_refused(world: World) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(FLEET, "++policy_model=good", *POLICY)
+
+    assert caught.value.hint == "write ++policy_model_name=<value>"
+
+
+def test_null_takes_a_server_away(world: World) -> None:
+    world.write("env.yaml", "spare: null\n")
+    spare = "spare: {resources_servers: {mcqa: {domain: other}}}\n"
+
+    assert "spare" not in world.load_text(FLEET + spare, *POLICY).instances

@@ -122,6 +122,17 @@ def reverify(run: Path, *, failed: int) -> None:
     (run / "run_reverified_reverify.json").write_text(json.dumps(written))
 
 
+def test_a_run_without_a_manifest_is_no_problem_once_all_is_scored(tmp_path: Path) -> None:
+    write(tmp_path, "run_materialized_inputs.jsonl", [result(task) for task in range(2)])
+    write(tmp_path, "run.jsonl", [result(0), result(1)])
+
+    found = told(tmp_path, "run.jsonl")
+    assert (found.findings, found.unknown) == ((), ())
+
+    write(tmp_path, "run.jsonl", [result(0)])
+    assert "run_manifest.json" in str(told(tmp_path, "run.jsonl").unknown)
+
+
 def test_a_re_verified_copy_beside_a_run_needs_no_manifest(run: Path) -> None:
     before = told(run, str(run))
     reverify(run, failed=0)

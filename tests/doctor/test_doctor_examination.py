@@ -5,6 +5,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doctor_world import (
@@ -18,9 +19,19 @@ from doctor_world import (
     task,
 )
 
+import palestra
 from palestra.cli.collecting import collect
 
 TOOL_AGENT = "example_multi_step_simple_agent"
+PACKAGE = Path(palestra.__file__).parent
+
+
+def offering(name: str) -> dict[str, Any]:
+    """A row of the environment with tools, which offers one of this name."""
+    tool = {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}}
+    params = {"input": [{"role": "user", "content": "q"}], "tools": [tool]}
+    row = json.loads((PACKAGE / TOOL_TASKS).read_text().splitlines()[0])
+    return {**row, "responses_create_params": params}
 
 
 def files(ward: Ward) -> list[str]:
@@ -234,6 +245,37 @@ def test_an_endpoint_without_a_tool_parser_is_found_by_a_row_with_tools(ward: Wa
     )
 
     assert "tool parser" in found.finding("model.no-tools")["next_action"]
+
+
+def test_a_tool_that_rows_offer_and_no_server_runs_is_found(ward: Ward) -> None:
+    name = ward.rows("vain.jsonl", [offering("get_synonym_valuee"), offering("get_synonym_value")])
+
+    found = ward.examine(
+        configs=(MULTI_STEP, VLLM), input_jsonl_fpath=name, agent_name=TOOL_AGENT
+    ).finding("data.tool-unserved")
+
+    assert (found["layer"], found["severity"]) == ("data/schema", "error")
+    assert found["symptom"] == (
+        "1 row offers the tool 'get_synonym_valuee', which example_multi_step_resources_server does "
+        "not have; did you mean 'get_synonym_value'?"
+    )
+    assert [quoted["line"] for quoted in found["evidence"]] == [1]
+
+
+def test_a_run_whose_rows_offer_a_tool_in_vain_begins_with_a_warning(ward: Ward) -> None:
+    name = ward.rows("vain.jsonl", [offering("get_synonym_value"), offering("get_synonym_valuee")])
+
+    collect(
+        ward.arguments((MULTI_STEP, VLLM)),
+        ng=False,
+        extra=ward.asked(input_jsonl_fpath=name, agent_name=TOOL_AGENT),
+    )
+
+    [warning] = [
+        line for line in ward.capsys.readouterr().err.splitlines() if "offers the tool" in line
+    ]
+    assert warning.startswith("warning: 1 row offers the tool 'get_synonym_valuee'")
+    assert "(first: vain.jsonl:2)" in warning
 
 
 def test_a_judge_that_answers_in_prose_is_found(ward: Ward) -> None:

@@ -186,3 +186,21 @@ def test_no_process_is_left_when_the_server_has_shut_down() -> None:
 
     for process in asyncio.run(processes()):
         assert not Path(f"/proc/{process}").exists()
+
+
+def test_a_tool_that_the_row_offers_in_vain_is_in_the_row_beside_one_that_broke() -> None:
+    offers = [{"type": "function", "name": name, "parameters": {}} for name in ("act", "actt")]
+
+    async def rollout() -> dict[str, Any]:
+        async with running() as server:
+            peer = await seeded(server)
+            await peer.call_tool("act", {"kind": "raise"})
+            await peer.call_tool("actt", {})
+            return await verified(peer, responses_create_params={"input": "q", "tools": offers})
+
+    failures = asyncio.run(rollout())["tool_failures"]
+
+    assert [(failure["tool"], failure["type"]) for failure in failures][1:] == [
+        ("actt", "UnknownTool")
+    ]
+    assert failures[0]["tool"] == "act"

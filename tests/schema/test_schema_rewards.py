@@ -29,6 +29,11 @@ def test_what_was_given_instead_is_shown_in_a_line(value: Any) -> None:
     assert len(no_reward(value)) < 300
 
 
+def test_a_message_has_no_address_so_that_equal_failures_have_equal_messages() -> None:
+    assert " at 0x" not in no_reward([object()])
+    assert no_reward([object()]) == no_reward([object()])
+
+
 def test_a_number_with_too_many_digits_to_print_is_no_reward() -> None:
     assert finite_reward(10**5000) is None
     assert "cannot be shown" in no_reward(10**5000)

@@ -613,6 +613,38 @@ def test_a_reply_that_is_no_text_is_an_error_of_reply(returned: Any) -> None:
         asyncio.run(in_a_session(cls, ("/step", turn("?"))))
 
 
+async def late() -> str:
+    return "Again."
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("start", r"seed_session \(start\)"), ("reply", r"step \(reply\)")]
+)
+def test_a_call_that_a_method_returns_without_await_is_an_error_of_it(
+    name: str, label: str
+) -> None:
+    async def method(self: Any) -> Any:
+        return functions[0]()
+
+    functions = [late]
+    cls = with_verify(lambda self: 1.0, **{name: method})
+
+    with pytest.raises(CallError, match=rf"{label} returned a call of late that was") as raised:
+        asyncio.run(in_a_session(cls, ("/step", turn("?"))))
+
+    assert raised.value.hint.startswith("write async def, and await the call")
+
+
+def test_a_call_that_gold_returns_is_an_error_of_gold() -> None:
+    functions = [late]
+    definition = defined(with_verify(lambda self: 1.0, gold=lambda self: functions[0]()))
+
+    with pytest.raises(InputDataError, match=r"gold of .* returned a call of late") as raised:
+        definition.gold(ROWS[0])
+
+    assert "without async" in raised.value.hint
+
+
 class Paced(Environment):
     """A class with an attribute of its own, which its code reads."""
 

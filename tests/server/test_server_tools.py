@@ -166,6 +166,14 @@ class Unfit(ResourcesServer):
         """Return a generator."""
         yield 1
 
+    async def fetch(self) -> str:
+        return "sunny"
+
+    @tool
+    async def fetched(self) -> Any:
+        """Return a call that was not awaited."""
+        return self.fetch()
+
     async def verify(self, body: VerifyRequest) -> dict[str, Any]:
         return {**body.model_dump(), "reward": 0.0}
 
@@ -178,6 +186,10 @@ class Unfit(ResourcesServer):
             "env/keyed returned {1j: 1}, which is not JSON: the result has the key 1j, which is not a text",
         ),
         ("listed", "env/listed returned a generator, which is not JSON"),
+        (
+            "fetched",
+            "env/fetched returned a call of Unfit.fetch that was not awaited, and not its result",
+        ),
     ],
 )
 def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, problem: str) -> None:
@@ -189,6 +201,46 @@ def test_a_result_that_is_not_json_is_named_with_the_tool_s_line(name: str, prob
     assert error["traceback"] == f"{__file__}:{line} in {name}"
 
 
+class Forgetful(ResourcesServer):
+    """Tools that return None."""
+
+    @tool
+    def take(self, name: str) -> int:
+        """Take a thing."""
+        del name
+
+    @tool
+    def find(self) -> dict[str, int] | None:
+        """Find a thing."""
+
+    @tool
+    def store(self) -> None:
+        """Store a thing."""
+
+    @tool
+    def free(self):  # type: ignore[no-untyped-def]
+        """Do something."""
+
+    async def verify(self, body: VerifyRequest) -> dict[str, Any]:
+        return {**body.model_dump(), "reward": 0.0}
+
+
+def test_a_tool_that_forgets_its_return_has_failed_with_its_line() -> None:
+    server = server_of(Forgetful)
+    text = ask(server, "/take", {"name": "x"}, session_id="one").body.decode()
+    row = orjson.loads(ask(server, "/verify", turn(), session_id="one").body)
+
+    line = Forgetful.take.__code__.co_firstlineno
+    [failure] = row["tool_failures"]
+    assert text.startswith('{"error":"take returned None, and its annotation promises int: write')
+    assert (failure["tool"], failure["at"]) == ("take", f"{__file__}:{line} in take")
+
+
+@pytest.mark.parametrize("name", ["find", "store", "free"])
+def test_a_tool_that_promises_nothing_may_return_none(name: str) -> None:
+    assert ask(server_of(Forgetful), f"/{name}", {}).body == b"null"
+
+
 def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
     """What the model read of each call, and the result row."""
     server = server_of(Broken)
@@ -196,6 +248,16 @@ def verified_after(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], dict[
     said = [ask(server, f"/{name}", arguments, **how).body.decode() for name, arguments in calls]
     row: dict[str, Any] = orjson.loads(ask(server, "/verify", turn(), **how).body)
     return said, row
+
+
+def verified_with(call: tuple[str, dict[str, Any]], *, offered: str) -> dict[str, Any]:
+    """The result row after a call, of a row that offers the model one tool."""
+    server, how = server_of(Broken), {"session_id": "one"}
+    ask(server, f"/{call[0]}", call[1], **how)
+    offer = {"type": "function", "name": offered, "parameters": {"type": "object"}}
+    body = {**turn(), "responses_create_params": {"input": "q", "tools": [offer]}}
+    row: dict[str, Any] = orjson.loads(ask(server, "/verify", body, **how).body)
+    return row
 
 
 def test_a_bug_of_a_tool_is_told_to_the_model_and_to_the_row() -> None:
@@ -212,6 +274,21 @@ def test_what_a_tool_refuses_on_purpose_is_no_failure_of_it() -> None:
 
     assert said[0] == '{"error":"there is no such room"}'
     assert "rejects the body" in said[1]
+    assert "tool_failures" not in row
+
+
+def test_a_call_of_a_tool_that_the_row_offers_in_vain_is_in_the_row() -> None:
+    row = verified_with(("look_upp", {"name": "Rome"}), offered="look_upp")
+
+    [failure] = row["tool_failures"]
+    assert (failure["tool"], failure["type"]) == ("look_upp", "UnknownTool")
+    assert "did you mean 'look_up'?" in failure["message"]
+    assert "at" not in failure
+
+
+def test_a_call_of_a_tool_that_the_model_made_up_is_not_in_the_row() -> None:
+    row = verified_with(("look_upp", {"name": "Rome"}), offered="look_up")
+
     assert "tool_failures" not in row
 
 

@@ -82,6 +82,7 @@ from palestra.api.runs import (
 )
 from palestra.api.server_semantics import (
     differs_from_running,
+    models_differ,
     run_semantics,
     server_semantics,
 )
@@ -169,6 +170,7 @@ __all__ = [
     "list_runs",
     "merge",
     "model_config",
+    "models_differ",
     "most_in_flight",
     "open_run",
     "outputs_of",

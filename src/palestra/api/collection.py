@@ -32,12 +32,14 @@ from palestra.rollouts import (
     Collected,
     PreparedRun,
     StaleRun,
+    UnservedTool,
     begin,
     check_modes,
     check_rows,
     discard,
     plan,
     reverify_command,
+    unserved_tools,
 )
 from palestra.schema import AGENT_REF, read_jsonl
 from palestra.settings import (
@@ -158,6 +160,8 @@ async def collect_with(
     try:
         async with choice.open() as fleet:
             await check_rows(planned, fleet.client, routes)
+            for tool in await unserved_tools(planned, fleet.client, routes):
+                observer.tell(f"warning: {_advice_on(tool)}")
             settings = await _with_session_mode(planned, settings, fleet.client, routes)
             planned = planned.recording(reverify_command(settings))
             targets = fleet.client.targets.values()
@@ -251,6 +255,13 @@ def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
     raise ConfigError(
         f"{name} is {kind}, not an agent",
         hint=f"name an agent that uses it: {uses}" if using else "no agent uses it",
+    )
+
+
+def _advice_on(tool: UnservedTool) -> str:
+    return (
+        f"{tool}; each call is answered with that, and the model can do nothing about it "
+        f"(first: {shown(tool.places[0].path)}:{tool.places[0].line})"
     )
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Final, Protocol, Self, TypeVar, final
 import yaml
 from pydantic import BaseModel, Field
 
-from palestra.api.server_semantics import differs_from_running
+from palestra.api.server_semantics import differs_from_running, models_differ
 from palestra.config import ConfigTree, ResolvedConfig, ServerType, config_from_tree
 from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, PalestraError, RunFailed
 from palestra.fleet import (
@@ -401,6 +401,14 @@ def _check_same(fleet: RunningFleet) -> None:
     Otherwise the rewards would follow the fleet's settings and ignore those of the command.
     """
     changed = differs_from_running(fleet.config, fleet.own)
+    models = models_differ(fleet.config, fleet.own)
+    if not changed and models.keys() & fleet.own.command_keys:
+        changed = list(models.values())
+    elif not changed and models:
+        fleet.observer.tell(
+            f"warning: the fleet at {fleet.attached.address.url} answers with its own model; env.yaml "
+            f"differs (fleet -> env.yaml): {', '.join(models.values())}"
+        )
     if changed:
         raise ConfigError(
             f"the fleet at {fleet.attached.address.url} was started with other settings (fleet "

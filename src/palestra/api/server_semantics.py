@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from palestra.config import (
     MASK,
@@ -79,6 +79,28 @@ def differs_from_running(runs: ResolvedConfig, planned: ResolvedConfig) -> list[
     ours = _servers(config_from_tree(_unmasked(planned.tree, runs.tree)), secrets)
     theirs = _servers(running, secrets)
     return differences({name: theirs[name] for name in ours if name in theirs}, ours)
+
+
+_OF_MODELS: Final = (
+    "policy_base_url",
+    "policy_model_name",
+    "judge_base_url",
+    "judge_model_name",
+)
+"""The settings of a whole fleet that say which models it asks."""
+
+
+def models_differ(runs: ResolvedConfig, planned: ResolvedConfig) -> dict[str, str]:
+    """Return the settings of models in which `planned` differs from the running fleet's config `runs`,
+    by name. A command may set them without having a server that they are for.
+    """
+    running = _unmasked(runs.tree, planned.tree)
+    return {
+        name: f"{name}: {running[name]!r} -> {planned_value!r}"
+        for name in _OF_MODELS
+        if (planned_value := planned.tree.get(name))
+        and running.get(name, planned_value) != planned_value
+    }
 
 
 def _servers(config: ResolvedConfig, secrets: Collection[str]) -> JsonDict:

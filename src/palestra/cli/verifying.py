@@ -1,9 +1,10 @@
 """`verify-env`: test whether an environment's rewards can be trusted."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -11,9 +12,11 @@ from palestra.api import find_subject, own_overrides
 from palestra.cli.console import leave_now, masking, notice, say, say_json
 from palestra.cli.guard import tell_guard
 from palestra.cli.tables import print_table
+from palestra.cli.terminal import is_a_screen
 from palestra.conformance import (
     ExaminationLimits,
     ExaminedEnvironment,
+    Now,
     VerifierFault,
     VerifierReport,
     check_environment,
@@ -26,8 +29,9 @@ from palestra.system import beating
 
 MOST_LISTED: Final = 3
 """Rows, and kinds of answers, that a line of the table names."""
-SILENT_S: Final = 5.0
-"""How many seconds a check may run without a line about it."""
+LOOK_EVERY_S: Final = 0.5
+PROGRESS_EVERY_S: Final = 5.0
+"""Seconds after which a line says what is being verified, where nothing was printed since."""
 LOCKED_AFTER_S: Final = 2.0
 """How many seconds longer than the command itself the guard waits for a verifier."""
 
@@ -50,35 +54,6 @@ def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     return show_report(report, as_json=args.as_json)
 
 
-@dataclass(slots=True)
-class CheckProgress:
-    """Says how far a check is that takes long: a slow verifier would look like one that hangs."""
-
-    timeout_s: float
-    """How long one answer may take."""
-    _check: str = ""
-    _began_s: float = 0.0
-    _next_s: float = SILENT_S
-
-    def line_at(self, report: VerifierReport, now_s: float) -> str:
-        """Return the line to print before the next answer is verified; empty when none is due.
-
-        `report`: its last check is the one that runs. `now_s`: the time of a clock.
-        """
-        check = report.checks[-1]
-        if check.name != self._check:
-            self._check, self._began_s, self._next_s = check.name, now_s, SILENT_S
-        elapsed_s = now_s - self._began_s
-        if elapsed_s < self._next_s:
-            return ""
-        self._next_s = 2 * elapsed_s
-        kinds = dict.fromkeys(finding.kind for finding in check.findings)
-        return (
-            f"the check {check.name} has run for {elapsed_s:.0f} s and verifies answer {check.probes} "
-            f"({', '.join(kinds)}); each may take {self.timeout_s:g} s (--timeout)"
-        )
-
-
 async def _examined(
     subject: ExaminedEnvironment,
     limits: ExaminationLimits,
@@ -86,16 +61,40 @@ async def _examined(
     *,
     as_json: bool,
 ) -> VerifierReport:
-    progress = CheckProgress(limits.timeout_s)
-
     def print_report(report: VerifierReport) -> None:
-        if line := progress.line_at(report, time.monotonic()):
-            notice(line)
         limit_s = limits.given_up_after_s + LOCKED_AFTER_S
         tell_guard(report=report.as_json(), as_json=as_json, limit_s=limit_s)
 
+    reports: list[asyncio.Task[None]] = []
+
+    def report_progress(now: Now) -> None:
+        reports.append(asyncio.create_task(print_progress(now)))
+
     async with beating():
-        return await check_environment(subject, limits, on_frozen=give_up, on_probe=print_report)
+        try:
+            return await check_environment(
+                subject,
+                limits,
+                on_frozen=give_up,
+                on_probe=print_report,
+                on_begin=report_progress,
+            )
+        finally:
+            for task in reports:
+                task.cancel()
+
+
+async def print_progress(now: Now, *, every_s: float = PROGRESS_EVERY_S) -> None:
+    """Print what is being verified while it takes long. A screen also shows each check."""
+    on_screen, check = is_a_screen(sys.stderr), ""
+    printed = time.monotonic()
+    while True:
+        await asyncio.sleep(min(LOOK_EVERY_S, every_s))
+        is_new = on_screen and now.check != check
+        if not is_new and time.monotonic() - printed < every_s:
+            continue
+        check, printed = now.check, time.monotonic()
+        notice(now.sentence())
 
 
 def show_locked(work: JsonObject, problem: str) -> None:

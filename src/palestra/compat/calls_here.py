@@ -18,8 +18,11 @@ from palestra.errors import CallError, status_for, to_body
 from palestra.schema import encode_json, fields_of
 from palestra.server import SESSION_ID_KEY, Server
 from palestra.transport import (
+    IN_PROCESS,
     HttpReply,
+    ServerClient,
     Target,
+    asking,
     awaiting,
     calling,
     cookie_header,
@@ -39,9 +42,10 @@ _TEXT_HEADERS: Final = {"content-type": "text/plain; charset=utf-8"}
 
 @final
 class CallsHere:
-    """POST requests to one server of this process."""
+    """POST requests to one server of this process, with the errors of the fleet's `client`."""
 
-    def __init__(self, target: Target, server: Server) -> None:
+    def __init__(self, client: ServerClient, target: Target, server: Server) -> None:
+        self._client = client
         self._target = target
         self._server = server
         self._is_environment = target.server_type == ServerType.RESOURCES
@@ -66,8 +70,11 @@ class CallsHere:
         session_id = session_id or new_id()
         context = current_call()
         inside = context.inside_environment() if self._is_environment else context
-        with awaiting(self._target, path), calling(inside):
+        noting = asking(self._target, path, plain)
+        with awaiting(self._target, path), calling(inside), noting as question:
             reply = await self._reply(endpoint, path, plain, session_id, cookies)
+            if reply.status >= HTTPStatus.BAD_REQUEST and question.is_kept:
+                question.refused(self._client.failure(self._target, IN_PROCESS + path, reply))
         note_tool_failures(path, reply.body)
         if not is_new:
             return reply

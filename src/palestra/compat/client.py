@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from http.cookies import SimpleCookie
@@ -36,6 +36,7 @@ from palestra.errors import (
     AgentError,
     CallError,
     CallEvidence,
+    DeadlineExceeded,
     Hop,
     RowError,
     excerpt,
@@ -52,6 +53,8 @@ from palestra.transport import (
     Target,
     fault_of,
     is_tool_path,
+    note_answered,
+    note_unanswered,
     tool_failure_text,
 )
 from palestra.transport import ServerClient as FleetClient
@@ -302,7 +305,12 @@ class ServerClient(BaseModel):
         request_fields = {
             name: kwargs[name] for name in ("json", "params", "headers") if name in kwargs
         }
-        async with nullcontext() if timeout_s is None else asyncio.timeout(timeout_s):
+        limit = (
+            nullcontext()
+            if timeout_s is None
+            else self._within(timeout_s, server_name, url_path, kwargs.get("json"))
+        )
+        async with limit:
             if method == "POST" and kwargs.keys() <= {"json"}:
                 calls = self._short_path(server_name)
                 answer = calls and await calls.post(url_path, kwargs.get("json"), cookies)
@@ -400,8 +408,32 @@ class ServerClient(BaseModel):
                     self._warnings.add(message)
                     logger.warning("%s", message)
 
+    @asynccontextmanager
+    async def _within(
+        self, timeout_s: float, server: str, path: str, body: Any
+    ) -> AsyncIterator[None]:
+        """Limit the time of a call of `server`. A model that does not answer in it is noted."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except TimeoutError:
+            if server_type_of(self.global_config_dict, server) == ServerType.MODEL:
+                message = (
+                    f"{server}{path} gave no answer within {timeout_s:g} s, the limit of this call"
+                )
+                hint = "raise the timeout of this call, or find out why the model is slow"
+                note_unanswered(body, DeadlineExceeded(message, hint=hint))
+            raise
+
     def _recorded(self, server: str, path: str, body: Any) -> HttpReply | None:
-        return recorded_reply(server, path, body, running=server in self._client().targets)
+        try:
+            reply = recorded_reply(server, path, body, running=server in self._client().targets)
+        except CallError as error:
+            note_unanswered(body, error)
+            raise
+        if reply is not None:
+            note_answered(body)
+        return reply
 
     def _short_path(self, server: str) -> CallsHere | None:
         """Return the short path to a server of this process; None for any other server."""
@@ -412,7 +444,7 @@ class ServerClient(BaseModel):
             calls = None
             if fleet is not None and not fleet.debug and target is not None:
                 local = target.local
-                calls = CallsHere(target, local) if isinstance(local, Server) else None
+                calls = CallsHere(fleet, target, local) if isinstance(local, Server) else None
             calls_here[server] = calls
         return calls_here[server]
 

@@ -34,7 +34,7 @@ from palestra.schema import (
     short_repr,
 )
 from palestra.server import CalledExit, refuse_reward, stops_this_task
-from palestra.transport import Activity, current_call, fault_of
+from palestra.transport import REWARD_PATHS, Activity, current_call, fault_of, noting_questions
 
 _REWARDS: Final = {
     "/verify": ServerType.RESOURCES,
@@ -107,12 +107,22 @@ def _completed(function: Callable[..., Any], route: APIRoute, where: str) -> Cal
 
         @wraps(function)
         async def complete(*args: Any, **kwargs: Any) -> Any:
-            return completed(await function(*args, **kwargs), kwargs)
+            if route.path not in REWARD_PATHS:
+                return completed(await function(*args, **kwargs), kwargs)
+            with noting_questions(where) as questions:
+                value = await function(*args, **kwargs)
+            questions.refuse(_result_in(value))
+            return completed(value, kwargs)
     else:
 
         @wraps(function)
         def complete(*args: Any, **kwargs: Any) -> Any:
-            return completed(function(*args, **kwargs), kwargs)
+            if route.path not in REWARD_PATHS:
+                return completed(function(*args, **kwargs), kwargs)
+            with noting_questions(where) as questions:
+                value = function(*args, **kwargs)
+            questions.refuse(_result_in(value))
+            return completed(value, kwargs)
 
     return complete
 
@@ -193,7 +203,7 @@ def _checked(value: Any, where: str) -> Any:
     """Return the value. Raises VerifierError: its reward or one of its components is NaN or
     infinite. The response model checks everything else.
     """
-    result = _object_in(value) if isinstance(value, HttpResponse) else value
+    result = _result_in(value)
     if field_of(result, FAILURE_CLASS):
         return value
     reward = field_of(result, "reward")
@@ -241,6 +251,11 @@ def _all_failures(fields: JsonDict, activity: Activity) -> Any:
     # What a tool raised in the rollout's session is in the answer of `verify` too.
     listed = {field_of(failure, "tool") for failure in failures}
     return [*failures, *(fault for fault in activity.agent_faults if fault["tool"] not in listed)]
+
+
+def _result_in(value: Any) -> Any:
+    """Return what a function returned; of a whole response its JSON object, or None."""
+    return _object_in(value) if isinstance(value, HttpResponse) else value
 
 
 def _object_in(response: HttpResponse) -> JsonDict | None:

@@ -32,6 +32,7 @@ from palestra.config.sources import (
     CONFIG_PATHS,
     EnvironmentFile,
     Source,
+    no_environment,
     paths_in,
     read_environment,
     read_sources,
@@ -76,7 +77,10 @@ def load_config(
     origins = Origins(merged.sources, effective)
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden, origins)
-        tree = resolve(composed, require_all=require_all, required=required, origins=origins)
+        note = no_environment(search_paths) if use_env_yaml and environment is None else ""
+        tree = resolve(
+            composed, require_all=require_all, required=required, origins=origins, note=note
+        )
         config = _validated(
             tree,
             search_paths,
@@ -105,6 +109,7 @@ def load_config(
             *(problem.message for problem in unknown),
             *_ignored(parsed),
         ),
+        command_keys=frozenset((*(str(o.steps[0]) for o in effective), *extra_settings)),
     )
 
 

@@ -34,7 +34,12 @@ def slip_of(word: str, words: Iterable[str]) -> str | None:
     """Return the word of `words` that `word` is most likely meant to be; None when `word` may be a
     name of its own. For places that accept any name.
     """
-    return nearest(word, words, cutoff=_SLIP)
+    names = sorted(map(str, words))
+    return nearest(word, names, cutoff=_SLIP) or next(
+        # Two exchanged letters of a short name make it much less similar.
+        (n for n in names if sorted(n) == sorted(word) and is_one_slip(word, n)),
+        None,
+    )
 
 
 def is_variant(word: str, near: str, *, plural: bool = False) -> bool:

@@ -61,12 +61,14 @@ def resolve(
     require_all: bool = True,
     required: Collection[str] | None = None,
     origins: Origins = Origins(),  # noqa: B008  # frozen
+    note: str = "",
 ) -> dict[Any, Any]:
     """Return the tree with every interpolation replaced by its value, as plain Python values.
 
     Settings without a value are listed in one error. They become empty strings instead with
     `require_all=False`, and outside of the top-level entries `required` if given. Cycles, unknown
     resolvers and malformed `${` are always errors. `origins`: where the tree comes from, for messages.
+    `note`: what to say first in the hint about settings without a value.
     """
     resolver = _Resolver(tree, origins)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
@@ -77,11 +79,11 @@ def resolve(
         if required is None or missing_value.within(required)
     ]
     if require_all and missing:
-        raise _nothing_given(missing, origins)
+        raise _nothing_given(missing, origins, note)
     return resolved
 
 
-def _nothing_given(missing: list[Missing], origins: Origins) -> ConfigError:
+def _nothing_given(missing: list[Missing], origins: Origins, note: str) -> ConfigError:
     cause = KnownCause.MISSING_VALUE
     problems = [
         origins.located(
@@ -91,7 +93,7 @@ def _nothing_given(missing: list[Missing], origins: Origins) -> ConfigError:
     ]
     listed = "\n".join(f"  {problem.message}" for problem in problems)
     settings = [missing_value.key for missing_value in missing if not missing_value.environment]
-    hint = _how_to_give(settings[0]) if settings else ""
+    hint = "; ".join(filter(None, (note, _how_to_give(settings[0])))) if settings else ""
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
     counted = (replace(p, message=f"{count} no value: {p.message}") for p in problems)
     return ConfigError(

@@ -111,6 +111,8 @@ class ResolvedConfig:
     """The files that were read, from lowest to highest precedence."""
     warnings: tuple[str, ...] = ()
     """Messages for the user about settings that are suspicious but allowed."""
+    command_keys: frozenset[str] = frozenset()
+    """The top-level keys that the command line sets, by overrides or by flags."""
 
     def instance(self, name: str) -> InstanceConfig:
         """Return the instance named `name`. Raises ConfigError: it does not exist; the error lists

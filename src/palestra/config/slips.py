@@ -10,7 +10,7 @@ instance of the files, it is a slip of that instance.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +28,9 @@ from palestra.config.paths import SearchPaths
 from palestra.config.problems import is_variant, located, slip_of
 from palestra.config.resolved import ServerType
 from palestra.config.sources import Source
-from palestra.config.tree import dotted, inherits, leaves, nested
+from palestra.config.tree import ABSENT, dotted, inherits, leaves, nested, string_directive
 from palestra.errors import KnownCause, Problem
+from palestra.system import shown
 
 _TYPES: Final = tuple(server_type.value for server_type in ServerType)
 
@@ -63,6 +64,7 @@ def slips_in(
     sources = tuple(sources)
     top_level = RESERVED_KEYS | set(known_keys)
     problems = list(_dotted_keys(sources, top_level | {str(name) for name in tree}))
+    problems += _replaced_servers(sources)
     for key in (key for source in sources for key in _keys_of(source)):
         names = FLEET_KEYS if key.server else top_level
         near = None if key.word in names else slip_of(key.word, names)
@@ -92,6 +94,33 @@ def _dotted_keys(sources: Iterable[Source], names: Collection[str]) -> Iterator[
                 yield located(problem, source.path, (key,))
 
 
+def _replaced_servers(sources: Sequence[Source]) -> Iterator[Problem]:
+    """Yield a problem for each value that would take the place of a server of another file."""
+    files = {name: s.path for s in sources for name, block in s.tree.items() if _is_instance(block)}
+    for source in sources:
+        for name, value in source.tree.items():
+            if name in files and _is_plain(value):
+                yield located(_replacing(str(name), shown(files[name])), source.path, (name,))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is nothing that can be a server, or null, which takes one away."""
+    is_composed = isinstance(value, str) and (string_directive(value) or "${" in value)
+    return not (value is None or value is ABSENT or isinstance(value, Mapping) or is_composed)
+
+
+def _replacing(name: str, of: str, form: str = "{}: <value>") -> Problem:
+    """Return the problem of a value in place of a server. `form`: how the value is written."""
+    settings = sorted(key for key in RESERVED_KEYS if key.startswith(f"{name}_"))
+    suggestion = f"; did you mean {settings[0]!r}?" if settings else ""
+    return Problem(
+        f"{name} is a server of {of}, which this value would replace{suggestion}",
+        hint=f"write {form.format(settings[0] if settings else '<another name>')}",
+        key=name,
+        cause=KnownCause.MISSPELT_SETTING,
+    )
+
+
 def override_slips(
     overrides: Iterable[Override],
     *,
@@ -109,6 +138,15 @@ def override_slips(
     problems: dict[str, Problem] = {}
     for override in overrides:
         word = override.steps[0]
+        if (
+            override.steps == (word,)
+            and _is_plain(override.value)
+            and _is_instance(before.get(word))
+        ):
+            problem = _replacing(word, "the configuration", f"{override.action}{{}}=<value>")
+            text = f"{override.action}{override.key}: {problem.message}"
+            problems[word] = replace(problem, message=text)
+            continue
         alias = rules.aliases.get(word)
         near = None if word in fine else alias or slip_of(word, names)
         if near is None or override.action is OverrideAction.DELETE:

@@ -13,6 +13,7 @@ from palestra.errors import ConfigError, Problem
 from palestra.system import file_and_line
 
 CONFIG_PATHS = "config_paths"
+ENV_YAML = "env.yaml"
 _ROW_SUFFIXES = frozenset({".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"})
 
 
@@ -116,11 +117,23 @@ def _refuse_rows(path: Path) -> None:
 
 def read_environment(search_paths: SearchPaths) -> EnvironmentFile | None:
     """Read `env.yaml` from the first search root that has one; None when none has."""
-    path = search_paths.resolve("env.yaml")
+    path = search_paths.resolve(ENV_YAML)
     if not path.is_file():
         return None
     tree, warnings = read_yaml(path)
     return EnvironmentFile(Source(path, tree), _included_by(path, tree), warnings)
+
+
+def no_environment(search_paths: SearchPaths) -> str:
+    """Return where `env.yaml` was looked for in vain, and a file that may be meant to be it."""
+    folder = search_paths.cwd
+    for misnamed in ("env.yml", "env.yaml.txt", ".env.yaml", ".env.yml"):
+        if (folder / misnamed).is_file():
+            return f"{misnamed} is not read: rename it to {ENV_YAML}"
+    above = next((up for up in folder.resolve().parents if (up / ENV_YAML).is_file()), None)
+    if above is not None:
+        return f"{above / ENV_YAML} is not read: run the command in that folder"
+    return f"there is no {ENV_YAML} in {folder.resolve()}"
 
 
 def _included_by(path: Path, tree: dict[Any, Any]) -> tuple[str, ...]:

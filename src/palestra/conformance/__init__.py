@@ -15,6 +15,7 @@ from palestra.conformance.cases import (
     load_cases,
 )
 from palestra.conformance.check import ExaminedEnvironment, check_environment
+from palestra.conformance.examination import Now
 from palestra.conformance.lag import LoopGuard
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player, door_of
 from palestra.conformance.report import CheckResult, VerifierFault, VerifierReport, grouped
@@ -27,6 +28,7 @@ __all__ = [
     "ExaminationLimits",
     "ExaminedEnvironment",
     "LoopGuard",
+    "Now",
     "PlayedAnswer",
     "Player",
     "VerifierFault",

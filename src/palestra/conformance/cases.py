@@ -34,6 +34,9 @@ class ExaminationLimits:
     """How long a hostile answer may block the event loop."""
     hostile_s: float = 120.0
     """The time limit for all hostile answers together. The remaining ones are skipped."""
+    hostile_answer_s: float = 15.0
+    """The time limit for one hostile answer to an environment in one file. Servers have limits of
+    their own, which may be longer, and `timeout_s` holds for them."""
     largest: int = 1_000_000
     """The size of the largest hostile text, in characters."""
     frozen_s: float = 20.0

@@ -42,6 +42,7 @@ async def check_environment(
     *,
     on_frozen: Callable[[VerifierReport], None] | None = None,
     on_probe: Callable[[VerifierReport], None] | None = None,
+    on_begin: Callable[[Now], object] | None = None,
     steps: Collection[str] = tuple(STEPS),
 ) -> VerifierReport:
     """Examine an environment in this process. `steps`: the names of the checks to run.
@@ -49,12 +50,16 @@ async def check_environment(
     `on_frozen` is called from a thread, with the report so far, when the verifier blocks the event
     loop for `frozen_s`. This function never returns then, and the process must be ended. `on_probe`
     is called before each answer is verified. It gets the report to show in case the verifier never
-    returns and blocks even that thread. Raises ConfigError: the environment cannot be started here.
+    returns and blocks even that thread. `on_begin` gets what is being verified, which changes as the
+    examination proceeds. Raises ConfigError: the environment cannot be started here.
     """
     limits = limits or ExaminationLimits()
     results: list[CheckResult] = []
     script = Script()
     now = Now()
+
+    if on_begin is not None:
+        on_begin(now)
 
     def so_far(problem: str) -> VerifierReport:
         finding = VerifierFault(now.row, now.kind, problem, now.answer)

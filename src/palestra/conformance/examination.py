@@ -1,5 +1,7 @@
 """The state of a running examination: the probes, and the verifier's verdicts so far."""
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -51,19 +53,37 @@ class Now:
     row: int | None = None
     answer: str = ""
     probes: int = 0
+    began: float = field(default_factory=time.monotonic)
+    """When the verification of the probe began."""
+    limit_s: float = math.inf
+    """How long it may take."""
     on_probe: Callable[[], object] = lambda: None
     """Called before each answer is verified."""
 
     def begin(self, check: str) -> None:
         """Note that the check `check` begins."""
         self.check, self.probes = check, 0
+        self.kind, self.began, self.limit_s = "", time.monotonic(), math.inf
 
-    def verifying(self, probe: ProbedAnswer) -> None:
-        """Note that `probe` is about to be verified, and call `on_probe`."""
+    def verifying(self, probe: ProbedAnswer, limit_s: float) -> None:
+        """Note that `probe` is about to be verified within `limit_s`, and call `on_probe`."""
         self.probes += 1
+        self.began, self.limit_s = time.monotonic(), limit_s
         self.kind, self.row = probe.kind, probe.number
         self.answer = shortened(spoken(probe.response))
         self.on_probe()
+
+    def sentence(self) -> str:
+        """Return which check runs, and which answer is being verified, for how long."""
+        if not self.kind:
+            return f"check {self.check}" if self.check else "starting the environment"
+        kind = self.kind.removeprefix(f"{self.check}: ")
+        row = "" if self.row is None else f", row {self.row}"
+        limit = f", at most {self.limit_s:g} s" if math.isfinite(self.limit_s) else ""
+        return (
+            f"check {self.check}: answer {self.probes} ({kind}{row}) is being verified for "
+            f"{time.monotonic() - self.began:.0f} s{limit}"
+        )
 
 
 @dataclass(slots=True)
@@ -100,15 +120,18 @@ class Examination:
         self.seen.append((probe, verdict))
         return verdict
 
-    async def ask(self, probe: ProbedAnswer, *, blocked_s: float) -> PlayedAnswer:
-        """Verify one answer; record a finding when it blocks the event loop for longer than
-        `blocked_s`.
+    async def ask(
+        self, probe: ProbedAnswer, *, blocked_s: float, limit_s: float | None = None
+    ) -> PlayedAnswer:
+        """Verify one answer within `limit_s`; record a finding when it blocks the event loop for longer
+        than `blocked_s`.
         """
-        self.now.verifying(probe)
-        verdict = await self._verdict(probe)
+        limit_s = self.limits.timeout_s if limit_s is None else limit_s
+        self.now.verifying(probe, limit_s)
+        verdict = await self._verdict(probe, limit_s)
         self.all_verdicts.append((probe, verdict))
         if verdict.blocked_s > blocked_s:
-            await self._check_block(probe, verdict, blocked_s)
+            await self._check_block(probe, verdict, blocked_s, limit_s)
         if verdict.timed_out:
             self.late.append(probe.finding(self.trouble(verdict)))
         for findings, why in (
@@ -119,13 +142,17 @@ class Examination:
                 raise GivenUp(f"the check stopped early: {len(findings)} answers {why}")
         return verdict
 
-    async def _verdict(self, probe: ProbedAnswer) -> PlayedAnswer:
+    async def _verdict(self, probe: ProbedAnswer, timeout_s: float) -> PlayedAnswer:
         return await self.player.verify(
-            probe.task, probe.response, number=probe.number, stored=probe.stored
+            probe.task,
+            probe.response,
+            number=probe.number,
+            stored=probe.stored,
+            timeout_s=timeout_s,
         )
 
     async def _check_block(
-        self, probe: ProbedAnswer, verdict: PlayedAnswer, limit_s: float
+        self, probe: ProbedAnswer, verdict: PlayedAnswer, limit_s: float, timeout_s: float
     ) -> None:
         """Verify a blocking answer again; record a finding only when it blocks each time.
 
@@ -133,7 +160,7 @@ class Examination:
         """
         shortest = verdict.blocked_s
         for _ in range(3 if verdict.blocked_s < SURELY_BLOCKED * limit_s else 1):
-            repeated = await self._verdict(probe)
+            repeated = await self._verdict(probe, timeout_s)
             shortest = min(shortest, repeated.blocked_s)
             if shortest <= limit_s:
                 return
@@ -224,7 +251,7 @@ class Examination:
     def trouble(self, verdict: PlayedAnswer, *, judge_may_fail: bool = False) -> str:
         """Return why the verdict has no reward; empty when it has one."""
         if verdict.timed_out:
-            return f"was not verified within {self.limits.timeout_s:g} s"
+            return f"was not verified within {verdict.limit_s:g} s"
         if verdict.failure is None:
             return ""
         if judge_may_fail and isinstance(verdict.failure, JudgeFailure):

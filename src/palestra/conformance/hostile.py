@@ -24,6 +24,7 @@ from palestra.schema import (
     said,
 )
 from palestra.schema import called as a_call
+from palestra.server import EnvironmentServer
 
 _SIZES = (10_000, 30_000, 100_000, 1_000_000)
 """The sizes of hostile texts, in characters. A larger text is tried only after the smaller one
@@ -154,7 +155,10 @@ async def _borne(work: Examination, probe: ProbedAnswer) -> str:
     work.let_judge(award=False)
     blocks = len(work.blocks)
     limit_s = work.limits.blocked_by_hostile_s
-    verdict = await work.ask(probe, blocked_s=limit_s)
+    answer_s = work.limits.timeout_s
+    if isinstance(work.server, EnvironmentServer):
+        answer_s = min(answer_s, work.limits.hostile_answer_s)
+    verdict = await work.ask(probe, blocked_s=limit_s, limit_s=answer_s)
     if len(work.blocks) > blocks:
         return work.blocks[-1].problem
     return work.trouble(verdict)

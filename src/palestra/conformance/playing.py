@@ -1,6 +1,7 @@
 """Verify one answer in its own session, with the same calls that an agent makes."""
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class PlayedAnswer:
     """The longest block of the event loop, in seconds."""
     failure: CallError | None = None
     timed_out: bool = False
+    limit_s: float = math.inf
+    """The time limit of an answer that timed out, in seconds."""
     touched: bool = False
     """Whether the verifier changed the task row."""
     reported: JsonObject | None = None
@@ -87,24 +90,30 @@ class Player:
         *,
         number: int | None = None,
         stored: bool = False,
+        timeout_s: float | None = None,
     ) -> PlayedAnswer:
         """Seed a session, run the answer's calls or turns, and verify. An environment's error is
         not raised.
 
         `number`: the number of the example row, if it is one. `stored`: only verify, as for a
-        rollout whose session no longer exists.
+        rollout whose session no longer exists. `timeout_s`: another time limit for this answer.
         """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
         self._guard.begin()
         began = time.monotonic()
         row = None if number is None else RowIdentity(number)
-        context = CallContext(row, began + self._timeout_s)
+        context = CallContext(row, began + limit_s)
         try:
             with calling(context):
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(limit_s):
                     return await self._verified(task, response, stored=stored)
         except TimeoutError:
             return PlayedAnswer(
-                None, time.monotonic() - began, self._guard.longest_s(), timed_out=True
+                None,
+                time.monotonic() - began,
+                self._guard.longest_s(),
+                timed_out=True,
+                limit_s=limit_s,
             )
         except CallError as failure:
             return PlayedAnswer(

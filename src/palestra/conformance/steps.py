@@ -24,6 +24,7 @@ from palestra.conformance.hostile import check_hostile
 from palestra.conformance.judge_steps import check_judge, learn_words
 from palestra.conformance.playing import PlayedAnswer
 from palestra.conformance.report import CheckResult, Status, VerifierFault
+from palestra.conformance.rule_advice import less_for_right, partial_credit, rules_for_all
 from palestra.conformance.tool_steps import check_tools
 from palestra.schema import FunctionCall, response_of
 from palestra.server import EnvironmentServer
@@ -87,14 +88,17 @@ async def check_injection(work: Examination) -> CheckResult:
         reason = work.rules.unsure.get("garbage") or work.rules.unsure["wrong"]
         return skipped("injection", f"such a text may be right: {reason}")
     findings: list[VerifierFault] = []
+    rewards: list[float | None] = []
     probes = [probe for gold in work.golds if gold.derive for probe in _injections(gold)]
     for probe in probes:
         work.let_judge(award=False)
         verdict = await work.ask(probe, blocked_s=work.limits.blocked_s)
         if problem := work.too_much(verdict):
             findings.append(probe.finding(problem))
+            rewards.append(verdict.reward)
     judged, judge_findings = await check_judge(work)
-    note = "" if work.script is None else f"{judged} of them with a judge that is made up"
+    made_up = "" if work.script is None else f"{judged} of them with a judge that is made up"
+    note = "; ".join(filter(None, (made_up, partial_credit(work, rewards))))
     if not probes and not judged:
         return skipped("injection", "there is no right answer to begin with")
     return result("injection", len(probes) + judged, [*findings, *judge_findings], note)
@@ -160,7 +164,7 @@ async def check_gold(work: Examination) -> CheckResult:
         findings.append(
             VerifierFault(None, "gold", f"no right answer is known: {_how_to_tell(work)}")
         )
-    return result("gold", len(work.seen), findings)
+    return result("gold", len(work.seen), findings, less_for_right(work))
 
 
 def _how_to_tell(work: Examination) -> str:
@@ -199,18 +203,15 @@ async def check_wrong(work: Examination) -> CheckResult:
     if not probes:
         return skipped("wrong", "there is no right answer to derive wrong answers from")
     findings: list[VerifierFault] = []
-    partial_rewards: list[float] = []
+    rewards: list[float | None] = []
     for probe in probes:
         verdict = await work.look(probe)
         if problem := work.too_much(verdict):
             findings.append(probe.finding(problem))
-            if verdict.reward is not None and not work.is_gold(verdict.reward):
-                partial_rewards.append(verdict.reward)
+            rewards.append(verdict.reward)
     notes = [f"{kind} left out: {why}" for kind, why in work.rules.unsure.items()]
-    if findings and len(partial_rewards) == len(findings):
-        largest = max(partial_rewards)
-        notes.append(f"if they may earn a part: reward_rules = RewardRules(wrong={largest:g})")
-    return result("wrong", len(probes), findings, "; ".join(notes))
+    notes.append(partial_credit(work, rewards))
+    return result("wrong", len(probes), findings, "; ".join(filter(None, notes)))
 
 
 def _wrong_for(work: Examination, gold: ProbedAnswer) -> Iterator[ProbedAnswer]:
@@ -332,7 +333,7 @@ async def check_range(work: Examination) -> CheckResult:
         and not (math.isfinite(verdict.reward) and low - CLOSE <= verdict.reward <= high + CLOSE)
     }
     rewarded = sum(verdict.reward is not None for _, verdict in verdicts)
-    note = "" if not findings else "reward_rules says what they may be"
+    note = rules_for_all(work) if findings else ""
     if not rewarded:
         return CheckResult("range", Status.SKIPPED, 0, "the verifier gave no reward")
     note = "; ".join(filter(None, (note, _outside_manifest(work))))

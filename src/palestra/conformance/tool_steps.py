@@ -7,6 +7,7 @@ from palestra.conformance.examination import Examination, ProbedAnswer, result, 
 from palestra.conformance.playing import PlayedAnswer
 from palestra.conformance.report import CheckResult, VerifierFault
 from palestra.schema import TOOL_FAILURES, JsonDict, JsonObject, called, response_of
+from palestra.server import UnfitResult
 
 _DEEPEST: Final = 6
 """The depth at which a schema that contains itself is no longer filled in."""
@@ -40,7 +41,9 @@ def _broken(work: Examination) -> list[VerifierFault]:
     for probe, verdict in work.all_verdicts:
         for tool, kind, message in _faults(verdict):
             problem = (
-                f"the tool {tool} raised {kind}: {message}; fix the tool, or raise "
+                f"the tool {tool} {message}"
+                if kind == UnfitResult.__name__
+                else f"the tool {tool} raised {kind}: {message}; fix the tool, or raise "
                 "palestra.ToolError where it rejects a call on purpose"
             )
             faults_found.setdefault((tool, kind), probe.finding(problem))

@@ -96,7 +96,7 @@ def read_run(output: Path) -> RunReading:
     run = RunReading(
         paths, _counts_now(output), looked_at=[path for path in paths.recorded() if path.exists()]
     )
-    _read_manifest(run)
+    absence = _read_manifest(run)
     requested = set(_keys(run, paths.materialized_inputs))
     run.counts.inputs = len(requested)
     scored = _read_scored(run, requested)
@@ -108,6 +108,8 @@ def read_run(output: Path) -> RunReading:
     _missing(run)
     expected = run.counts.inputs if run.counts.requested is None else run.counts.requested
     untried = max(0, expected - len(scored | attempts.keys()))
+    if absence is not None and (untried or attempts.keys() - scored):
+        run.observations.append(absence)
     if not run.is_reverified:
         unscored = attempts.unscored(scored=scored, missing=untried)
         run.counts.what_helps = (
@@ -133,19 +135,27 @@ def _without_resume(unscored: Unscored) -> Unscored:
     return Unscored(counts, unscored.reverify)
 
 
-def _read_manifest(run: RunReading) -> None:
+def _read_manifest(run: RunReading) -> LogObservation | None:
+    """Read the manifest. Return what its absence means for a run that is to go on: it cannot be
+    resumed. A run without anything to go on with, as one made of another tool's rollouts, lacks none.
+    """
     path = run.paths.manifest
+    exists = path.exists()
+    if not exists:
+        run.counts.requested = rows_to_verify(run.paths.output)
+        run.is_reverified = run.counts.requested is not None
+        if run.is_reverified or not run.paths.materialized_inputs.exists():
+            return None  # of a re-verification, of another tool, or nothing at all
     try:
-        if not path.exists():
-            run.counts.requested = rows_to_verify(run.paths.output)
-            run.is_reverified = run.counts.requested is not None
-            if run.is_reverified or not run.paths.materialized_inputs.exists():
-                return  # of a re-verification, of another tool, or nothing at all
         run.manifest = read_manifest(path)
         run.counts.requested = run.manifest.requested
     except InputDataError as error:
         where = quote(path, error.message)
-        run.observations.append(LogObservation(one_line(error.message), (where,), Rank.EXCEPTION))
+        problem = LogObservation(one_line(error.message), (where,), Rank.EXCEPTION)
+        if not exists:
+            return problem
+        run.observations.append(problem)
+    return None
 
 
 def _keys(run: RunReading, path: Path) -> Iterator[RolloutKey]:

@@ -85,6 +85,9 @@ class RowChecks:
             else data.check_good_rows(self._settings, client, routes)
         )
         await self._round.look(Layer.DATA, "request models", work, within_s=ROWS_S)
+        if run is not None:
+            work = data.check_offered_tools(run, client, routes)
+            await self._round.look(Layer.DATA, "offered tools", work, within_s=ROWS_S)
 
     async def _fits(self, client: ServerClient, rows: AgentRows) -> None:
         endpoint = self._known.endpoint_of(self._config.instance(rows.agent))

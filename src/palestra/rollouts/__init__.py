@@ -49,6 +49,7 @@ from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
 from palestra.rollouts.merging.merge import MergePlan, merge, plan_merge
 from palestra.rollouts.merging.sources import OtherRun, RunSize
 from palestra.rollouts.merging.write import MergeFailed
+from palestra.rollouts.offered_tools import UnservedTool, unserved_tools
 from palestra.rollouts.pace import Health, Pace
 from palestra.rollouts.prepare import (
     PreparedRun,
@@ -159,6 +160,7 @@ __all__ = [
     "StaleRun",
     "StoredRollouts",
     "TaskRows",
+    "UnservedTool",
     "UnverifiedAnswers",
     "Verifier",
     "aggregate",
@@ -223,6 +225,7 @@ __all__ = [
     "stopped_rows",
     "unfinished_rollouts",
     "unknown_field",
+    "unserved_tools",
     "unused_reverified",
     "whole_or_absent",
     "why_no_rollouts",

@@ -21,6 +21,8 @@ from palestra.transport import CallContext, ServerClient, calling
 ANSWER_WITHIN_S = 30.0
 _WITHOUT_STEPS: Final = frozenset({"simple_agent", "mcp_agent"})
 """The agents of Palestra that call neither `/reset` nor `/step`."""
+_PLAIN_LOOPS: Final = frozenset({"simple_agent", "environment_agent"})
+"""The agents of Palestra whose environment runs all tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,31 @@ class AgentRoute:
     """Whether the agent's code is part of Palestra; see `rows_are_whole`."""
     implementation: str = ""
     """The name of the agent's folder."""
+    calls_model_once: bool = False
+    """Whether the agent's settings allow one model call alone, so that no tool is run."""
 
     @classmethod
     def of(cls, agent: InstanceConfig) -> Self:
         """Return the route of an agent in the configuration."""
         environments = agent.referenced(ServerType.RESOURCES)
-        return cls(agent.name, environments, agent.is_shipped, agent.implementation)
+        return cls(
+            agent.name,
+            environments,
+            agent.is_shipped,
+            agent.implementation,
+            calls_model_once=agent.settings.get("max_steps") == 1,
+        )
 
     @property
     def calls_no_step(self) -> bool:
         """Whether the agent certainly plays no episodes."""
         return self.is_shipped and self.implementation in _WITHOUT_STEPS
+
+    @property
+    def sends_calls_to_its_environment(self) -> bool:
+        """Whether the agent certainly sends each call of a function to its only environment."""
+        is_loop = self.is_shipped and self.implementation in _PLAIN_LOOPS
+        return is_loop and len(self.environments) == 1 and not self.calls_model_once
 
 
 async def check_rows(
@@ -76,7 +92,7 @@ async def _check_agents(
 
 
 async def _scores_episodes(client: ServerClient, server: str) -> bool:
-    document = await _document(client, server)
+    document = await published_document(client, server)
     verify = document.get("paths", {}).get("/verify", {}).get("post", {})
     return verify.get(VERIFIES_EPISODES) is True
 
@@ -129,11 +145,11 @@ async def doors_of(
     """Return the body schemas that `server` publishes for `paths`. `are_whole`: each row is
     a complete body, not a part of one.
     """
-    document = await _document(client, server)
+    document = await published_document(client, server)
     return doors_in(document, server, paths, are_whole=are_whole)
 
 
-async def _document(client: ServerClient, server: str) -> JsonDict:
+async def published_document(client: ServerClient, server: str) -> JsonDict:
     """Return what `server` publishes; {} when it publishes nothing, or the client does not know it."""
     if server not in client.targets:
         return {}

@@ -59,6 +59,7 @@ from palestra.schema.judging import (
     JudgeExchange,
     JudgeReplay,
     plain_input,
+    question_key,
     question_text,
 )
 from palestra.schema.openapi import (
@@ -384,6 +385,7 @@ __all__ = [
     "part_of_block",
     "plain_input",
     "put_tokens",
+    "question_key",
     "question_text",
     "read_jsonl",
     "reasoning_tokens",

@@ -5,7 +5,7 @@ JSON has no tuple, date or NaN: such a value would be another one, or missing, f
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date, time
@@ -30,6 +30,7 @@ _INSTEAD: Final[Sequence[tuple[type | tuple[type, ...], Callable[[Any], str]]]] 
     (AbstractSet, lambda value: f"a list: {short_repr(sorted(value, key=repr))}"),
     (Mapping, lambda _: "dict(…)"),
     (BaseModel, lambda _: "its fields: ….model_dump()"),
+    (Coroutine, lambda _: "its result: await the call"),
     (int, lambda _: "it as a text"),
     (float, lambda value: f"float(…): {float(value)!r}"),
     (str, lambda _: "only characters that are UTF-8"),

@@ -85,8 +85,8 @@ class JudgeReplay:
         `quoting`: the passages in order. Several alternatives are possible, when the passages may
         have been extracted from the answer in different ways.
         """
-        question = _question(to_plain(params))
-        same = self._take(lambda recorded: _question(recorded) == question)
+        question = question_key(to_plain(params))
+        same = self._take(lambda recorded: question_key(recorded) == question)
         if same is not None:
             return same
         alike = self._take(lambda recorded: any(_quotes(recorded, cut) for cut in quoting))
@@ -104,9 +104,15 @@ class JudgeReplay:
         return None
 
 
-def _question(params: Any) -> bytes:
+def question_key(params: Any) -> bytes:
+    """Return what plain request parameters ask, as JSON: the same for other sampling parameters, and
+    for the messages of Chat Completions as for the same `input`.
+    """
     fields = params if isinstance(params, Mapping) else {}
-    question = [fields.get("instructions"), plain_input(fields.get("input"))]
+    question = [
+        fields.get("instructions"),
+        plain_input(fields.get("input", fields.get("messages"))),
+    ]
     return orjson.dumps(question, option=orjson.OPT_SORT_KEYS)
 
 

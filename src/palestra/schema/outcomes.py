@@ -82,9 +82,11 @@ def no_reward(value: Any) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return the `repr` of an author's value, shortened when it is long."""
+    """Return the `repr` of an author's value, shortened when it is long, without addresses in memory:
+    equal failures have equal messages.
+    """
     try:
-        text = repr(value)
+        text = _ADDRESS.sub("", repr(value))
     except Exception:  # an author's own class, or a number with too many digits
         return f"a {type(value).__name__} that cannot be shown"
     if len(text) > _LONGEST_SHOWN:
@@ -121,6 +123,7 @@ _ROW_REFUSED: Final = "data_error"
 SELECT_FAILED: Final = "palestra select RUN --failed --out FILE"
 """The command that writes the tasks without a score. A command that knows the run writes its path for
 `RUN`, and a new file for `FILE`."""
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 _VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
 """What differs between messages of one cause: quoted values and numbers."""
 

@@ -168,15 +168,35 @@ def _parsed(file: str, namespace: Mapping[str, Any]) -> ast.Module | None:
 
 def bound_once(nodes: Iterable[ast.AST]) -> frozenset[str]:
     """Return the names that these nodes bind a single time: as a parameter, or by an assignment, also in
-    a function inside.
+    a function inside. Names of another scope (`global`, `nonlocal`) are not among them.
     """
-    bindings = Counter(
-        node.arg if isinstance(node, ast.arg) else node.id
-        for node in nodes
-        if isinstance(node, ast.arg)
-        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    )
+    bindings = Counter(name for node in nodes for name in _binding_of(node))
     return frozenset(name for name, count in bindings.items() if count == 1)
+
+
+def names_bound_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node binds: a parameter, an assignment, an import, a definition, an
+    exception, a pattern.
+    """
+    match node:
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.alias(name=name, asname=alias):
+            yield alias or name.partition(".")[0]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name
+        case _:
+            pass
+
+
+def _binding_of(node: ast.AST) -> Iterator[str]:
+    yield from names_bound_by(node)
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        yield from (*node.names, *node.names)  # what else binds them is not known
 
 
 def compared_pairs(node: ast.AST) -> Iterator[tuple[ast.cmpop, ast.expr, ast.expr]]:

@@ -1,6 +1,7 @@
 """Errors that escape from an author's code: whether the author's code caused them, and their text."""
 
 import asyncio
+import inspect
 import signal
 import threading
 import traceback
@@ -110,6 +111,19 @@ class UnfitResult(Exception):
         super().__init__(text)
         self.hint = hint
         self.function = function
+
+
+AWAIT: Final = "write async def, and await the call: return await …"
+
+
+def unawaited_call(value: object) -> str:
+    """Return that a value is the call of an async function that nobody awaited; empty when it is
+    not. The call is closed, else Python would print a RuntimeWarning, too.
+    """
+    if not inspect.iscoroutine(value):
+        return ""
+    value.close()
+    return f"a call of {value.__qualname__} that was not awaited, and not its result"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from palestra.errors import (
     RowError,
 )
 from palestra.schema import (
+    CREATE_PARAMS,
     JSON_TYPE,
     TOOL_FAILURES,
     JsonDict,
@@ -53,13 +54,16 @@ from palestra.schema import (
 from palestra.server.author_calls import AuthorMethod
 from palestra.server.author_code import function_and_line
 from palestra.server.authors_errors import (
+    AWAIT,
     ESCAPES,
     UnfitResult,
     error_text,
     stops_this_task,
     text_of,
+    unawaited_call,
 )
 from palestra.server.published import published_schema
+from palestra.server.return_types import promised_value
 from palestra.server.sessions import (
     SESSION_ID_KEY,
     Session,
@@ -68,6 +72,7 @@ from palestra.server.sessions import (
 )
 from palestra.server.tools import ToolError, arguments_model
 from palestra.system import current_pulse
+from palestra.transport import REWARD_PATHS, noting_questions
 
 TEXT_TYPE = "text/plain"
 
@@ -130,6 +135,7 @@ class Endpoint:
         "_method",
         "_observe",
         "_on_error",
+        "_promised",
         "_request_name",
         "_session_name",
         "_sessions",
@@ -189,6 +195,7 @@ class Endpoint:
         """Whether the method takes the HTTP request, which only the app has."""
         self.is_tool = body == "arguments"
         """Whether the body is the tool's arguments, spread over its parameters."""
+        self._promised = promised_value(method) if self.is_tool else ""
         if self.is_tool:
             self._body_model = arguments_model(method)
 
@@ -261,11 +268,15 @@ class Endpoint:
         if self._away is None:
             result = await self._perform(body, session_id, request)
         else:
+            session: Session | None = None
             try:
                 result = await self._away(self, body, session_id)
             finally:
                 if self.ends_session:
-                    self._sessions.close(session_id)
+                    session = self._sessions.close(session_id)
+            if session is not None:
+                # The session of the worker has what its tools raised, this one what reached no tool.
+                result = _with_faults(result, session.tool_faults, are_further=True)
         return result if around.extend is None else around.extend(result, session_id)
 
     def perform(self, body: Any, session_id: str) -> Coroutine[Any, Any, Any]:
@@ -277,13 +288,12 @@ class Endpoint:
     async def _perform(self, body: Any, session_id: str, request: Request | None = None) -> Any:
         ended_session: Session | None = None
         try:
-            if self._author is not None and (pulse := current_pulse()) is not None:
-                begin = partial(self._begin, body, session_id, request)
-                result = await self._author.executed(pulse, begin, body)
+            if self.path in REWARD_PATHS:
+                with noting_questions(f"{self.server}{self.path}") as questions:
+                    result = await self._result(body, session_id, request)
+                questions.refuse(result)
             else:
-                result = self._begin(body, session_id, request)
-                if self._is_async or isinstance(result, Awaitable):
-                    result = await result
+                result = await self._result(body, session_id, request)
         except CallError as error:
             # Of a tool too: a call that it made failed, which is no answer of the tool.
             raise self._on_error(self.path, error) from error.__cause__
@@ -297,10 +307,26 @@ class Endpoint:
             if self.ends_session:
                 ended_session = self._sessions.close(session_id)
         if self.is_tool:
-            return self._text_of(result)
+            return self._answer_of(result, session_id)
         if self._around.check is not None:
             self._around.check(result)
         return result if ended_session is None else _with_faults(result, ended_session.tool_faults)
+
+    async def _result(self, body: Any, session_id: str, request: Request | None) -> Any:
+        """Run the method, and return its result or raise its exception."""
+        if self._author is not None and (pulse := current_pulse()) is not None:
+            begin = partial(self._begin, body, session_id, request)
+            return await self._author.executed(pulse, begin, body)
+        result = self._begin(body, session_id, request)
+        return await result if self._is_async or isinstance(result, Awaitable) else result
+
+    def _answer_of(self, result: Any, session_id: str) -> str:
+        """Return what the model reads of a tool's result. None is a failure where the author promised
+        something else.
+        """
+        if result is None and self._promised:
+            return self._said_of(self._forgotten_value(), session_id)
+        return self._text_of(result)
 
     def _text_of(self, result: Any) -> str:
         """Return a tool's result as the text that the model reads."""
@@ -312,8 +338,18 @@ class Endpoint:
         except TypeError as error:
             raise self._on_error(self.path, self._unfit(result, error)) from error
 
+    def _forgotten_value(self) -> UnfitResult:
+        return UnfitResult(
+            f"returned None, and its annotation promises {self._promised}: write return, or -> "
+            f"{self._promised} | None where None is meant",
+            hint="",
+            function=function_and_line(self._method),
+        )
+
     def _unfit(self, result: Any, error: TypeError) -> UnfitResult:
         function = function_and_line(self._method)
+        if call := unawaited_call(result):
+            return UnfitResult(f"returned {call}", hint=AWAIT, function=function)
         if isinstance(result, Generator | AsyncGenerator):
             return UnfitResult(
                 "returned a generator, which is not JSON",
@@ -340,6 +376,8 @@ class Endpoint:
             return tool_error(error_text(error))
         self._on_error(self.path, error)
         self._sessions.open(session_id).note_fault(ToolFault.of(self.path, error))
+        if isinstance(error, UnfitResult):
+            return tool_error(f"{self.path.removeprefix('/')} {error}")
         return tool_error(error_text(error))
 
     def _parse(self, body: Any) -> Any:
@@ -400,19 +438,29 @@ class Endpoint:
         return HttpResponse(encode_json(result), media_type=JSON_TYPE)
 
 
-def _with_faults(result: Any, faults: Sequence[ToolFault]) -> Any:
-    """Return the verify response with the list of tool calls that failed with a bug, if any."""
+def _with_faults(result: Any, faults: Sequence[ToolFault], *, are_further: bool = False) -> Any:
+    """Return the verify response with the list of tool calls that failed with a bug, if any.
+    `are_further`: add them to those that the response lists.
+    """
     if not faults:
         return result
     payload = fields_of(result) if isinstance(result, BaseModel) else result
     if not isinstance(payload, dict):
         return result  # a whole HTTP answer, which is its author's
-    return with_faults(payload, faults)
+    row = with_faults(payload, faults)
+    earlier = payload.get(TOOL_FAILURES) if are_further and row is not payload else None
+    if isinstance(earlier, list):
+        new_faults = [fault for fault in row[TOOL_FAILURES] if fault not in earlier]
+        row[TOOL_FAILURES] = [*earlier, *new_faults]
+    return row
 
 
 def with_faults(row: JsonDict, faults: Sequence[ToolFault]) -> JsonDict:
-    """Return the verify response `row` with the list of tool calls that failed with a bug."""
-    return {**row, TOOL_FAILURES: [fault.as_json() for fault in faults]}
+    """Return the verify response `row` with the list of tool calls that failed with a bug, or that
+    the row offers in vain.
+    """
+    listed = [fault.as_json() for fault in faults if fault.is_of_row(row.get(CREATE_PARAMS))]
+    return {**row, TOOL_FAILURES: listed} if listed else row
 
 
 class ToolFailure(str):

@@ -32,6 +32,7 @@ from palestra.errors import (
 )
 from palestra.schema import JsonDict, encode_json
 from palestra.server.author_calls import VERIFY
+from palestra.server.sessions import UnknownTool
 from palestra.transport import Activity, add_verify_request, current_call, is_tool_path
 
 NoteFault = Callable[[MutableMapping[str, Any], BaseException], None]
@@ -96,14 +97,19 @@ class RefusalEnvelopes:
         if error.status_code < 200 or error.status_code in {204, 205, 304}:
             return HttpResponse(status_code=error.status_code, headers=error.headers)
         scope = request.scope
-        if self._note_fault is not None and error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self._note_fault(scope, error)
+        is_routed = "endpoint" in scope
+        is_bug = error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        # Without any tools of its own, an environment may score the calls themselves.
+        is_unknown = not is_routed and scope["method"] == "POST" and bool(self._tools())
+        if self._note_fault is not None and (is_bug or is_unknown):
+            fault = UnknownTool(self._no_such_tool(scope["path"])) if is_unknown else error
+            self._note_fault(scope, fault)
         body = self.body(
             scope["method"],
             scope["path"],
             error.status_code,
             error.detail,
-            routed="endpoint" in scope,
+            routed=is_routed,
         )
         return HttpResponse(
             encode_json(body),
@@ -143,13 +149,19 @@ class RefusalEnvelopes:
         """Return the text that a model reads when it calls an unknown tool; "" when this server is
         no environment.
         """
-        posts = {endpoint for how, endpoint in _endpoints(self._app) if how == "POST"}
-        if "/verify" not in posts:
-            return ""  # no environment
-        tools = sorted(post_path[1:] for post_path in posts if is_tool_path(post_path))
+        tools = self._tools()
+        if tools is None:
+            return ""
         near = did_you_mean(path[1:], tools)
         tool_list = f"; tools: {', '.join(tools)}" if tools else "; there are none"
         return f"there is no tool named {path[1:]!r}{near}{tool_list}"
+
+    def _tools(self) -> list[str] | None:
+        """Return the names of the tools; None when this server is no environment."""
+        posts = {endpoint for how, endpoint in _endpoints(self._app) if how == "POST"}
+        if VERIFY not in posts:
+            return None
+        return sorted(path[1:] for path in posts if is_tool_path(path))
 
     def _no_such_method(self, method: str, path: str) -> CallError:
         methods = [how for how, where in _endpoints(self._app) if where == path]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, final
 
-from palestra.schema import JsonDict
+from palestra.schema import JsonDict, field_of
 from palestra.server.authors_errors import text_of
 from palestra.server.own_errors import faulty_line
 from palestra.transport import current_call
@@ -31,9 +31,15 @@ LONGEST_MESSAGE = 500
 """The largest number of characters kept of a tool's exception."""
 
 
+class UnknownTool(Exception):
+    """The environment has tools, and none of the name that the model called."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFault:
-    """A tool call that failed with an unexpected exception, which is a bug."""
+    """A tool call that failed with an unexpected exception, which is a bug; or a call of a tool that
+    does not exist, which is the model's own mistake unless its row offers the tool.
+    """
 
     tool: str
     type: str
@@ -46,6 +52,14 @@ class ToolFault:
         """Return the fault of the tool at `path`, which raised `error`."""
         message = text_of(error)[:LONGEST_MESSAGE]
         return cls(path.removeprefix("/"), type(error).__name__, message, faulty_line(error))
+
+    def is_of_row(self, params: Any) -> bool:
+        """Whether the call was not the mistake of a model that was asked with `params`."""
+        if self.type != UnknownTool.__name__:
+            return True
+        tools = field_of(params, "tools")
+        offered = tools if isinstance(tools, list) else ()
+        return any(field_of(tool, "name") == self.tool for tool in offered)
 
     def as_json(self) -> JsonDict:
         """Return an entry of a row's `TOOL_FAILURES`."""

@@ -31,6 +31,7 @@ from palestra.transport.http import (
     parse_set_cookies,
 )
 from palestra.transport.local import (
+    IN_PROCESS,
     IN_PROCESS_CLIENT,
     SESSION_SCOPE_KEY,
     ASGIApp,
@@ -53,6 +54,14 @@ from palestra.transport.retry import (
     with_retries,
 )
 from palestra.transport.tool_paths import is_tool_path, no_such_tool, tool_path
+from palestra.transport.unanswered import (
+    REWARD_PATHS,
+    UnansweredQuestions,
+    asking,
+    note_answered,
+    note_unanswered,
+    noting_questions,
+)
 from palestra.transport.unverified import (
     add_verify_request,
     encoded_with,
@@ -66,9 +75,11 @@ from palestra.transport.workers import worker_cookie, worker_url
 __all__ = [
     "BUSY_STATUSES",
     "CONNECTOR_LIMIT",
+    "IN_PROCESS",
     "IN_PROCESS_CLIENT",
     "PLAN",
     "REPORT_EVERY_S",
+    "REWARD_PATHS",
     "SESSION_SCOPE_KEY",
     "WITHIN_FLEET",
     "ASGIApp",
@@ -96,8 +107,10 @@ __all__ = [
     "ServerClient",
     "ServerReply",
     "Target",
+    "UnansweredQuestions",
     "WrongUrl",
     "add_verify_request",
+    "asking",
     "awaiting",
     "call_asgi",
     "calling",
@@ -111,8 +124,11 @@ __all__ = [
     "is_tool_path",
     "new_id",
     "no_such_tool",
+    "note_answered",
     "note_tool_failures",
+    "note_unanswered",
     "note_verify_request",
+    "noting_questions",
     "parse_set_cookies",
     "retry_after_s",
     "tool_failure_text",

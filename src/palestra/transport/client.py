@@ -51,6 +51,7 @@ from palestra.transport.retry import (
     RetryReport,
     with_retries,
 )
+from palestra.transport.unanswered import asking
 from palestra.transport.unverified import fault_of, note_tool_failures, note_verify_request
 from palestra.transport.workers import worker_url
 
@@ -303,11 +304,15 @@ class ServerClient:
             headers["content-type"] = "application/json"
             where = url = base_url + with_query(request.path, request.params)
             direct_call = self._sent_out(target, url, request, headers)
-        try:
-            reply = await within_call_limit(request.path, direct_call, server=target.name)
-        except CallError as error:
-            self.log_exchange(request.method, where, request.body, error.message, headers=headers)
-            raise self.attributed(error, Hop(target.name, url)) from None
+        with asking(target, request.path, request.body) as question:
+            try:
+                reply = await within_call_limit(request.path, direct_call, server=target.name)
+            except CallError as error:
+                message = error.message
+                self.log_exchange(request.method, where, request.body, message, headers=headers)
+                raise self.attributed(error, Hop(target.name, url)) from None
+            if reply.status >= 400 and question.is_kept:
+                question.refused(self.failure(target, url, reply))
         if self.debug:
             answer, status = excerpt(without_answer(reply.body)), reply.status
             self.log_exchange(

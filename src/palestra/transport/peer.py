@@ -31,6 +31,7 @@ from palestra.transport.http import HttpReply
 from palestra.transport.local import IN_PROCESS, LocalEndpoint, ServerRequest, Target
 from palestra.transport.patience import within_call_limit
 from palestra.transport.tool_paths import is_tool_path, no_such_tool, tool_error, tool_path
+from palestra.transport.unanswered import asking
 from palestra.transport.unverified import fault_of, note_verify_request
 from palestra.transport.workers import worker_url
 
@@ -153,11 +154,12 @@ class Peer:
         try:
             invoked = endpoint.invoke(body, session_id=self._session_id)
             limited = within_call_limit(path, invoked, server=name)
-            if self._is_environment:
-                with calling(self._context_inside()):
+            with asking(self._target, path, body):
+                if self._is_environment:
+                    with calling(self._context_inside()):
+                        result = await limited
+                else:
                     result = await limited
-            else:
-                result = await limited
         except CallError as error:
             client.log_exchange(
                 "POST", f"{name} {url}", body, error.message, status=status_for(error)

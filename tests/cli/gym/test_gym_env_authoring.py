@@ -115,7 +115,7 @@ class Priced(SimpleResourcesServer):
         ("domain: math, max_price: much", ["max_price"]),
         ("domain: math", ["max_price"]),
         ("max_price: 3", ["domain"]),
-        ("domian: math, max_price: 3", ["domain", "'domian' is set"]),
+        ("domian: math, max_price: 3", ["domian", "did you mean 'domain'?"]),
         ("domain: math, max_prise: 3", ["max_price", "'max_prise' is set"]),
         ("domain: maths, max_price: 3", ["domain"]),
     ],

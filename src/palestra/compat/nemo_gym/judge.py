@@ -12,8 +12,9 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
-from palestra.errors import CallError
+from palestra.errors import CallError, JudgeFailure
 from palestra.schema import FAILURE_CLASS, FAILURE_JUDGE_ERROR, question_text
+from palestra.transport import note_unanswered
 
 RESPONSES_PATH = "/v1/responses"
 
@@ -113,6 +114,8 @@ async def call_judge(*args: Any, **kwargs: Any) -> Any:
         return await _answer(call)
     except JudgeError as error:
         error.judge_question = question_text(call.body)
+        if isinstance(error.__cause__, ValueError):  # the reply is not a response
+            note_unanswered(call.body, JudgeFailure(error.message))
         raise
 
 

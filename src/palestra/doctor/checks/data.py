@@ -15,6 +15,7 @@ from palestra.doctor.checks.rows import bad_rows
 from palestra.doctor.faults import finding_of
 from palestra.doctor.findings import Finding, Quote, quote
 from palestra.doctor.survey import Survey, survey
+from palestra.doctor.tabled import tabled
 from palestra.doctor.tool_schemas import check_tool_schemas
 from palestra.errors import InputDataError, Layer, PalestraError
 from palestra.rollouts import (
@@ -25,6 +26,7 @@ from palestra.rollouts import (
     discard,
     doors_behind,
     plan,
+    unserved_tools,
 )
 from palestra.schema import AGENT_REF, JsonObject, RunPaths, read_jsonl
 from palestra.settings import CollectSettings
@@ -91,6 +93,23 @@ async def check_request_models(
     except BadRows as error:
         return Looked("refused", bad_rows(error.rows))
     return Looked("every row passes")
+
+
+async def check_offered_tools(
+    run: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
+) -> Looked:
+    """Check whether the environments run the tools that their rows offer, as far as that is known."""
+    unserved = await unserved_tools(run, client, routes)
+    findings = [
+        tabled(
+            "data.tool-unserved",
+            str(tool),
+            *(quote(path, f"offers {tool.name}", line=line) for path, line in tool.places),
+        )
+        for tool in unserved
+    ]
+    summary = f"{len(unserved)} that no server runs" if unserved else "none that no server runs"
+    return Looked(summary, tuple(findings))
 
 
 async def check_good_rows(

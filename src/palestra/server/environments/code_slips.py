@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from palestra.errors import ConfigError
 from palestra.server.author_code import AuthorCode, bound_once, code_of, compared_pairs, layers_of
-from palestra.server.environments.awaiting import is_service_call
+from palestra.server.environments.async_calls import is_service_call
 from palestra.server.environments.parameters import ANSWER, RESPONSE
 
 _JUDGE: Final = frozenset({"judge"})

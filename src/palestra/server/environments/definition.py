@@ -24,9 +24,11 @@ from palestra.schema import (
     to_plain,
 )
 from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
+from palestra.server.authors_errors import unawaited_call
+from palestra.server.environments.async_calls import AsyncCalls
 from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.attribute_types import refuse_wrong_values
-from palestra.server.environments.awaiting import refuse_unawaited
+from palestra.server.environments.awaiting import MethodUse, refuse_unawaited
 from palestra.server.environments.code_slips import refuse_slips_in_code
 from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of, made
 from palestra.server.environments.method_calls import (
@@ -43,7 +45,11 @@ from palestra.server.environments.own_settings import checked, settings_of
 from palestra.server.environments.parameters import ANSWER, RESPONSE, TASK, Parameters
 from palestra.server.environments.prompts import Template, checked_messages
 from palestra.server.environments.records import RowPlaces, plain_row, refuse_unfilled, rows_of
-from palestra.server.environments.returned_values import always_returns_text, returns_only_numbers
+from palestra.server.environments.returned_values import (
+    always_returns_text,
+    never_returns_a_value,
+    returns_only_numbers,
+)
 from palestra.server.environments.rewards import how_to_use, weights_problem
 from palestra.server.environments.row_fields import explained_fields
 from palestra.server.environments.service_calls import refuse_wrong_calls
@@ -52,6 +58,7 @@ from palestra.server.environments.shadowed_fields import shadowed_fields
 from palestra.server.environments.task import read_only, reserved_fields, task_fields
 from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
 from palestra.server.own_errors import raising_place
+from palestra.server.return_types import promised_value
 from palestra.server.tools import (
     has_description,
     spread_parameters,
@@ -76,6 +83,13 @@ OWN_PATHS: Final = frozenset(
 """Paths of an environment's server, which no tool may have."""
 _SORTED: Final = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _NEVER_AWAITED: Final = (DATA, GOLD, MESSAGES)
+_WITHOUT_VALUE: Final[Mapping[str, str]] = {
+    VERIFY: "no answer gets a reward",
+    REPLY: "each conversation ends after the model's first turn",
+    GOLD: "no right answer is known",
+    MESSAGES: "no task has a prompt",
+}
+"""What it means that a method never returns a value."""
 _MAY_YIELD: Final = (GOLD, MESSAGES)
 """Methods whose items are wanted."""
 _ATTRIBUTE: Final = "annotate an attribute: difficulty: int = 3"
@@ -189,10 +203,9 @@ class EnvironmentDefinition:
             )
         self._refuse_untyped_tools()
         refuse_unreadable_types(self.tools)
+        self._refuse_all_unawaited()
         for name in (START, VERIFY, REPLY, *self.tools):
             if self.has(name):
-                has_judge = is_async(self.plain(name)) or self.has_state or not cls.isolated
-                refuse_unawaited(self._code(name), name, has_judge=has_judge)
                 filled_names = FILLED.get(name, frozenset())
                 refuse_slips_in_code(self.plain(name), self._code(name), name, filled_names)
         self._refuse_wrong_calls()
@@ -209,8 +222,41 @@ class EnvironmentDefinition:
         """Raise ConfigError when a method calls the judge or the sandbox in a way that must fail."""
         for name, code in self._methods.items():
             refuse_wrong_calls(self.cls, code, name)
-            if name not in (START, VERIFY, REPLY, *self.tools):
-                refuse_unawaited(code, name, has_judge=True)
+
+    def _refuse_all_unawaited(self) -> None:
+        """Raise ConfigError when some function uses the call of an async function without await."""
+        entries = [name for name in (*FILLED, *self.tools) if name in self._owners]
+        helpers = [name for name in self._owners if name not in entries]
+        for name in (*helpers, *entries):  # a helper may be why an entry is wrong
+            self._refuse_unawaited(name)
+        functions = [vars(owner)[name] for name, owner in self._owners.items()]
+        for function in self._async_calls.functions_used(functions):
+            refuse_unawaited(
+                self.files.code_of(function),
+                function.__name__,
+                has_judge=True,
+                is_coroutine=self._async_calls.in_code_of(function),
+            )
+
+    def _refuse_unawaited(self, name: str) -> None:
+        """Raise ConfigError when a method uses the call of an async function without await."""
+        function = vars(self._owners[name])[name]
+        is_entry = name in (*FILLED, *self.tools)
+        is_run = name in (START, VERIFY, REPLY, *self.tools)
+        code = self.files.code_of(function)
+        refuse_unawaited(
+            code,
+            name,
+            has_judge=not is_run
+            or is_async(self.plain(name))
+            or self.has_state
+            or not self.cls.isolated,
+            is_coroutine=self._async_calls.in_code_of(function),
+            use=MethodUse(
+                is_awaited=name not in _NEVER_AWAITED,
+                is_final=is_entry and not hasattr(function, "__wrapped__"),
+            ),
+        )
 
     def location(self, name: str) -> str:
         """Return `FILE:LINE: `, where the author's code sets the attribute or method `name`."""
@@ -248,7 +294,7 @@ class EnvironmentDefinition:
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each tool without a docstring, or with a name that some providers
-        refuse, and for conversations without an end.
+        refuse, for methods that forgot their return, and for conversations without an end.
         """
         undescribed = (
             f"{place_of(function)}the tool {name} has no docstring, so the model sees no description"
@@ -261,7 +307,20 @@ class EnvironmentDefinition:
             for name, function in self.tools.items()
             if not is_tool_name(name)
         )
-        return (*undescribed, *refused, *self._endless())
+        return (*undescribed, *refused, *self._forgotten_returns(), *self._endless())
+
+    def _forgotten_returns(self) -> Iterator[str]:
+        """Yield a sentence for each method that returns nothing where a value is wanted."""
+        for name, function in self.tools.items():
+            kind = promised_value(function)
+            if kind and never_returns_a_value(function, self._code(name)):
+                yield (
+                    f"{place_of(function)}the tool {name} returns nothing, and its annotation promises "
+                    f"{kind}: write return"
+                )
+        for name, effect in _WITHOUT_VALUE.items():
+            if self.has(name) and never_returns_a_value(self.plain(name), self._code(name)):
+                yield f"{self._code(name).place}{name} returns nothing, so that {effect}: write return"
 
     def _endless(self) -> Iterator[str]:
         """Yield a sentence when neither `reply` nor a limit ends a conversation."""
@@ -282,13 +341,13 @@ class EnvironmentDefinition:
         for template in filter(None, (prompt, self._system)):
             for name, numbers in template.null_fields(rows).items():
                 yield (
-                    f"{template.name} says None in {_counted_rows(numbers, rows, row_places)}, where "
+                    f"{template.name} says None in {row_places.counted(numbers, len(rows))}, where "
                     f"{name} is null; write a text there, or leave these rows out"
                 )
         if prompt is not None and (numbers := prompt.blank_rows(rows)):
             fields = f" with an empty {' and '.join(prompt.fields())}" if prompt.fields() else ""
             yield (
-                f"{prompt.name} is empty in {_counted_rows(numbers, rows, row_places)}{fields}; write "
+                f"{prompt.name} is empty in {row_places.counted(numbers, len(rows))}{fields}; write "
                 "a text there, or leave these rows out"
             )
         if prompt is not None and len(rows) > 1 and self._asks_alike:
@@ -334,13 +393,23 @@ class EnvironmentDefinition:
     @cached_property
     def _methods(self) -> dict[str, AuthorCode]:
         """The code of each function of the author's class and its bases, by name."""
+        return {name: self.files.code_of(vars(owner)[name]) for name, owner in self._owners.items()}
+
+    @cached_property
+    def _owners(self) -> dict[str, type[Any]]:
+        """The class that has each function of the author's class and its bases, by name."""
         owners = [owner for owner in self.cls.__mro__ if owner not in Environment.__mro__]
-        members = {name: value for owner in reversed(owners) for name, value in vars(owner).items()}
+        last_owners = {name: owner for owner in reversed(owners) for name in vars(owner)}
         return {
-            name: self.files.code_of(member)
-            for name, member in members.items()
-            if code_of(member) is not None
+            name: owner
+            for name, owner in last_owners.items()
+            if code_of(vars(owner)[name]) is not None
         }
+
+    @cached_property
+    def _async_calls(self) -> AsyncCalls:
+        """Which calls of the author's code return a coroutine."""
+        return AsyncCalls(self.cls, self._methods, self.files)
 
     def parameters(self, name: str) -> Parameters:
         """Return the parameters of the author's method `name`, without `self`."""
@@ -397,8 +466,8 @@ class EnvironmentDefinition:
         `files`: the files of the records, for messages. `warn`: gets a sentence for each field that
         no parameter gets, although one has its name, and for what else is most likely a slip.
 
-        Raises InputDataError: rows lack fields that the prompt or a method asks for, or have fields
-        that the verify response adds.
+        Raises InputDataError: rows lack fields that the prompt or a method asks for, have fields that
+        the verify response adds, or values that a parameter's type hint excludes.
         """
         if records is None:
             raw_rows = self.records(cache)
@@ -548,12 +617,18 @@ class EnvironmentDefinition:
         arguments = self.parameters(name).filled({**row, TASK: task})
         try:
             with explained_fields(environment, row, method=name):
-                return getattr(environment, name)(**arguments)
+                returned = getattr(environment, name)(**arguments)
         except Exception as error:
             raise InputDataError(
                 f"{raising_place(error)}{name} of {self.name} raised {type(error).__name__} for {where}: "
                 f"{error}"
             ) from error
+        if call := unawaited_call(returned):
+            raise InputDataError(
+                f"{self.location(name)}{name} of {self.name} returned {call}",
+                hint=f"{name} is not awaited: call plain functions in it, without async",
+            )
+        return returned
 
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
@@ -622,11 +697,6 @@ def _equal_rows(rows: Sequence[JsonObject]) -> int:
 def _has_input(row: JsonObject) -> bool:
     params = row.get(CREATE_PARAMS)
     return isinstance(params, Mapping) and bool(params.get("input"))
-
-
-def _counted_rows(numbers: Sequence[int], rows: Sequence[JsonObject], row_places: RowPlaces) -> str:
-    """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
-    return f"{len(numbers)} of the {len(rows)} rows ({row_places.of(numbers[0])} is the first)"
 
 
 def _row_label(

@@ -1,12 +1,13 @@
 """Fill the parameters of an author's function by name."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError, RowError
+from palestra.server.environments.hinted_types import HintedType, hinted_types
 from palestra.server.environments.records import RowPlaces
 from palestra.server.method_forms import SPREAD
 
@@ -33,6 +34,8 @@ class Parameters:
     """Whether the function has a `**` parameter."""
     location: str = ""
     """`FILE:LINE: `, where the function begins, for the beginning of a message."""
+    hints: Mapping[str, HintedType] = field(default_factory=dict)
+    """The type hints, by parameter, of those that a field of the rows may contradict."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str, location: str = "") -> Self:
@@ -45,6 +48,7 @@ class Parameters:
             optional=tuple(k for k, p in ordinary.items() if p.default is not p.empty),
             takes_all=any(p.kind is p.VAR_KEYWORD for p in parameters.values()),
             location=location,
+            hints={k: h for k, h in hinted_types(function).items() if k not in MEANINGS},
         )
 
     @property
@@ -59,7 +63,8 @@ class Parameters:
     def filled(self, offered: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call: those of `offered` that the function has parameters for.
 
-        Raises RowError: the row lacks a field for a parameter without a default.
+        Raises RowError: the row lacks a field for a parameter without a default, or has one of another
+        type than the parameter's hint.
         """
         missing = [name for name in self.required if name not in offered]
         if missing:
@@ -68,17 +73,24 @@ class Parameters:
                 "does not have",
                 hint=f"this row has: {', '.join(sorted(offered))}",
             )
+        for name, hint in self.hints.items():
+            if not hint.fits(value := offered.get(name)):
+                raise RowError(
+                    f"{self.location}{self.function} takes {hint.sentence(name, value)}",
+                    hint=hint.remedy(name, value),
+                )
         if self.takes_all:  # the whole row is in `task` a second time
             return {n: value for n, value in offered.items() if n != TASK or self.asks_for(TASK)}
         return {name: offered[name] for name in (*self.required, *self.optional) if name in offered}
 
     def check(
         self,
-        rows: Collection[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, Any]],
         filled_names: Iterable[str],
         row_places: RowPlaces,
     ) -> None:
-        """Raise InputDataError for parameters that nothing fills, with the nearest names.
+        """Raise InputDataError for parameters that nothing fills, with the nearest names, and for fields
+        of another type than the hint of their parameter.
 
         `filled_names`: the names that are filled besides the fields of the rows. `row_places`: where
         the rows are.
@@ -102,3 +114,12 @@ class Parameters:
                 f"{self.location}{self.function} asks for " + "; for ".join(problems),
                 hint=f"its parameters may be: {', '.join(sorted(filled_names | fields))}",
             )
+        for name, hint in self.hints.items():
+            wrong = [n for n, row in enumerate(rows) if not hint.fits(row.get(name))]
+            if wrong and name not in filled_names:
+                value = rows[wrong[0]][name]
+                where = row_places.counted(wrong, len(rows))
+                raise InputDataError(
+                    f"{self.location}{self.function} takes {hint.sentence(name, value)} in {where}",
+                    hint=hint.remedy(name, value),
+                )

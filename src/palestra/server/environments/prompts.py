@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
-from palestra.schema import JsonDict, double_brace_problem, doubly_braced, encode_json
+from palestra.schema import (
+    JsonDict,
+    double_brace_problem,
+    doubly_braced,
+    encode_json,
+    short_repr,
+)
 from palestra.server.environments.records import RowPlaces
 from palestra.server.method_forms import SELF
 
@@ -150,7 +156,7 @@ def checked_messages(messages: Any, owner: str, number: int, location: str = "")
     is_chat = all(isinstance(item, Mapping) and "role" in item for item in items)
     if not items or isinstance(messages, str | Mapping) or not is_chat:
         raise InputDataError(
-            f"{location}messages of {owner} returned {messages!r:.200} for row {number}",
+            f"{location}messages of {owner} returned {short_repr(messages)} for row {number}",
             hint='return a list such as [{"role": "user", "content": "2 + 2 = ?"}]',
         )
     return [dict(item) for item in items]

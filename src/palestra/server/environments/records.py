@@ -195,7 +195,11 @@ class RowPlaces:
         if not self.files:
             return f"row {number} of data"
         file, line = self._lines[number]
-        return f"line {line} of {file}"
+        return f"line {line} of {shown(file)}"
+
+    def counted(self, numbers: Sequence[int], total: int) -> str:
+        """Return such as `2 of the 5 rows (row 0 of data is the first)`."""
+        return f"{len(numbers)} of the {total} rows ({self.of(numbers[0])} is the first)"
 
     def missing_header(self, rows: Sequence[JsonObject]) -> str:
         """Return the advice for rows of a table whose first line is data, and names no columns; empty

@@ -40,7 +40,7 @@ from palestra.server.agent import ServerReference
 from palestra.server.author_calls import VERIFY as VERIFY_PATH
 from palestra.server.author_calls import Aside, AuthorMethod, is_authors_file
 from palestra.server.author_code import code_of, function_and_line
-from palestra.server.authors_errors import UnfitResult
+from palestra.server.authors_errors import AWAIT, UnfitResult, unawaited_call
 from palestra.server.endpoints import Endpoint
 from palestra.server.environments.definition import (
     FILLED,
@@ -167,6 +167,7 @@ class EnvironmentServer(ResourcesServer):
         observation = await self._call(rollout, REPLY, offered)
         if observation is None:
             return Step(terminated=True)
+        self._refuse_coroutine(observation, REPLY)
         if isinstance(observation, bool) or not isinstance(observation, str | int | float):
             raise UnfitResult(
                 f"returned {short_repr(observation)}, which is not a text",
@@ -174,6 +175,12 @@ class EnvironmentServer(ResourcesServer):
                 function=function_and_line(self.definition().plain(REPLY)),
             )
         return Step(observation=str(observation))
+
+    def _refuse_coroutine(self, returned: Any, name: str) -> None:
+        """Raise UnfitResult when the author's method `name` returned a call that nobody awaited."""
+        if call := unawaited_call(returned):
+            function = function_and_line(self.definition().plain(name))
+            raise UnfitResult(f"returned {call}", hint=AWAIT, function=function)
 
     async def verify(self, body: VerifyRequest, session: Session) -> VerifyResponse:
         """Score the trajectory with the author's `verify`."""
@@ -292,7 +299,7 @@ class EnvironmentServer(ResourcesServer):
         env = self.definition()
         rollout = Rollout(env.made(services), services, hearing, row)
         if env.has(START):
-            await self._call(rollout, START, {})
+            self._refuse_coroutine(await self._call(rollout, START, {}), START)
         return rollout
 
     def _rollout_of(self, session: Session, path: str) -> Rollout:

@@ -11,7 +11,7 @@ from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.sandbox import Sandbox
 from palestra.server.author_code import AuthorCode
-from palestra.server.environments.awaiting import is_service_call
+from palestra.server.environments.async_calls import is_service_call
 from palestra.server.environments.environment import Environment
 from palestra.server.environments.services import EnvironmentJudge
 from palestra.server.method_forms import SELF

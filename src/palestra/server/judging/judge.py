@@ -42,7 +42,7 @@ from palestra.server.judging.questions import (
 )
 from palestra.server.resources_server import ResourcesServerConfig
 from palestra.settings import ASK_A_JUDGE, JUDGE_OPTION
-from palestra.transport import ServerClient
+from palestra.transport import ServerClient, note_answered, note_unanswered
 
 _CUT_HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -267,10 +267,13 @@ class Hearing:
         allowed = tuple(self._judge.labels if labels is None else labels)
         params = question.asked(self._judge.params)
         try:
-            return await self._label(question, params, allowed, read_label)
+            label = await self._label(question, params, allowed, read_label)
         except CallError as error:
             add_question(error, question_text(params))
+            note_unanswered(params, error)
             raise
+        note_answered(params)
+        return label
 
     async def _label(
         self,
