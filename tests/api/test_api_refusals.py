@@ -41,6 +41,8 @@ class Judged(Environment):
 MCQA = "resources_servers/mcqa/configs/mcqa.yaml"
 TASKS = "resources_servers/mcqa/data/example.jsonl"
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
+IMPORT = re.compile(r"`palestra dataset import [^`]+`")
+"""A command for the shell: there is no function that imports."""
 QUOTED = re.compile(r"`([^`]+)`")
 Refused = Callable[["Project"], object]
 
@@ -215,8 +217,8 @@ def test_a_refusal_of_python_names_no_flag(project: Project, refused: Refused) -
 
     error = caught.value
     texts = [str(error), error.message, error.hint, *getattr(error, "__notes__", ())]
-    assert not [text for text in texts if FLAG.search(text)]
-    for quoted in QUOTED.findall(error.hint):
+    assert not [text for text in texts if FLAG.search(IMPORT.sub("", text))]
+    for quoted in QUOTED.findall(IMPORT.sub("", error.hint)):
         if "=" in quoted and not quoted.startswith(("+", "palestra collect")):
             ast.parse(quoted if "(" in quoted else f"call({quoted})")
 
