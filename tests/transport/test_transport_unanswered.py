@@ -109,3 +109,51 @@ def test_outside_of_a_verification_nothing_is_kept() -> None:
     with noting_questions("math/verify") as questions:
         pass
     questions.refuse(RESULT)
+
+
+def test_the_answer_of_a_tool_settles_no_prompt_that_was_too_long() -> None:
+    with noting_questions("math/verify") as questions:
+        refused(MODEL, "/v1/responses", ASKED, PromptTooLong("too long"))
+        with asking(ENVIRONMENT, "/look_up", {"word": "q"}):
+            pass
+
+    with pytest.raises(PromptTooLong):
+        questions.refuse(RESULT)
+
+
+@pytest.mark.parametrize("path", ["/verify", "/look_up"])
+def test_another_answer_settles_no_judge_failure_of_an_environment(path: str) -> None:
+    with noting_questions("math/verify") as questions:
+        refused(ENVIRONMENT, "/verify", {"response": {"id": "1"}}, JudgeFailure("no verdict"))
+        with asking(ENVIRONMENT, path, {"response": {"id": "2"}}):
+            pass
+
+    with pytest.raises(JudgeFailure):
+        questions.refuse(RESULT)
+
+
+def test_a_repeated_verification_that_succeeds_settles_the_judge_failure() -> None:
+    body = {"response": {"id": "1"}}
+    with noting_questions("math/verify") as questions:
+        refused(ENVIRONMENT, "/verify", body, JudgeFailure("no verdict"))
+        with asking(ENVIRONMENT, "/verify", body):
+            pass
+
+    questions.refuse(RESULT)
+
+
+def test_what_a_task_asks_after_the_code_returned_is_not_kept() -> None:
+    with noting_questions("math/verify") as questions:
+        question = asking(MODEL, "/v1/responses", ASKED)
+
+    with pytest.raises(ModelError), question:
+        raise ModelError("gone")
+    questions.refuse(RESULT)
+
+
+def test_a_question_that_is_no_json_keeps_its_own_error() -> None:
+    with noting_questions("math/verify") as questions:
+        refused(MODEL, "/v1/responses", {"input": "\ud800"})
+
+    with pytest.raises(ModelError):
+        questions.refuse(RESULT)

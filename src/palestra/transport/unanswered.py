@@ -34,22 +34,30 @@ class UnansweredQuestions:
     def __init__(self, where: str) -> None:
         self._where = where
         self._failures: dict[bytes, CallError] = {}
+        self._is_open = True
 
-    def failed(self, body: Any, error: CallError) -> None:
-        """Keep the final error of the request `body`."""
-        plain = _plain(body)
-        self._failures[question_key(plain)] = add_question(error, question_text(plain))
+    def close(self) -> None:
+        """Keep nothing more. A task that the code began may go on and ask for further rollouts."""
+        self._is_open = False
 
-    def answered(self, body: Any) -> None:
-        """Forget the failures that the answer to the request `body` settles."""
-        if not self._failures:
+    def failed(self, body: Any, error: CallError, *, server: str = "") -> None:
+        """Keep the final error of the request `body`. `server`: a server that is no model."""
+        if self._is_open:
+            plain = _plain(body)
+            self._failures[_key(plain, server)] = add_question(error, question_text(plain))
+
+    def answered(self, body: Any, *, server: str = "") -> None:
+        """Forget the failures that the answer to the request `body` settles. `server`: a server that
+        is no model.
+        """
+        if not self._failures or not self._is_open:
             return
-        key = question_key(_plain(body))
+        key = _key(_plain(body), server)
         self._failures = {
             failed_key: error
             for failed_key, error in self._failures.items()
             # A prompt that was too long is asked again in fewer words.
-            if failed_key != key and not isinstance(error, PromptTooLong)
+            if failed_key != key and (server or not isinstance(error, PromptTooLong))
         }
 
     def refuse(self, result: Any) -> None:
@@ -87,6 +95,7 @@ class _Noting:
 
     def __exit__(self, *_: object) -> None:
         _of_reward.reset(self._token)
+        self._questions.close()
 
 
 def noting_questions(where: str) -> AbstractContextManager[UnansweredQuestions]:
@@ -136,7 +145,7 @@ class _NoQuestion:
 class _Question(_NoQuestion):
     """A `with` block around one call of a server, whose outcome is kept."""
 
-    __slots__ = ("_body", "_is_for_model", "_questions", "_refusal", "_token")
+    __slots__ = ("_body", "_questions", "_refusal", "_server", "_token")
 
     is_kept = True
 
@@ -144,7 +153,8 @@ class _Question(_NoQuestion):
         self, questions: UnansweredQuestions, target: Target, path: str, body: Any
     ) -> None:
         is_model = target.server_type == ServerType.MODEL
-        self._is_for_model = is_model and path.partition("?")[0].endswith(_MODEL_PATHS)
+        is_question = is_model and path.partition("?")[0].endswith(_MODEL_PATHS)
+        self._server = "" if is_question else f"{target.name}{path}"
         self._questions = questions
         self._body = body
         self._refusal: CallError | None = None
@@ -165,10 +175,10 @@ class _Question(_NoQuestion):
         failure = error if isinstance(error, CallError) else self._refusal
         if failure is not None:
             # Of an environment that verifies for another one, when its own judge failed.
-            if self._is_for_model or failure.outcome is Outcome.JUDGE_ERROR:
-                self._questions.failed(self._body, failure)
+            if not self._server or failure.outcome is Outcome.JUDGE_ERROR:
+                self._questions.failed(self._body, failure, server=self._server)
         elif kind is None:
-            self._questions.answered(self._body)
+            self._questions.answered(self._body, server=self._server)
 
     def refused(self, error: CallError) -> None:
         self._refusal = error
@@ -184,6 +194,16 @@ def asking(target: Target, path: str, body: Any) -> _NoQuestion:
     """
     questions = _of_reward.get()
     return _NO_QUESTION if questions is None else _Question(questions, target, path, body)
+
+
+def _key(plain: Any, server: str) -> bytes:
+    """Return what is the same for two requests of which one settles the failure of the other."""
+    try:
+        if server:
+            return orjson.dumps([server, plain], option=orjson.OPT_SORT_KEYS)
+        return question_key(plain)
+    except TypeError:  # no JSON, such as a lone surrogate
+        return repr((server, plain)).encode(errors="backslashreplace")
 
 
 def _plain(body: Any) -> Any:
