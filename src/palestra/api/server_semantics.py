@@ -20,6 +20,7 @@ from palestra.config import (
     config_from_tree,
     find_secrets,
     is_secret_name,
+    redact,
 )
 from palestra.errors import ConfigError
 from palestra.fleet import code_digests
@@ -95,12 +96,19 @@ def models_differ(runs: ResolvedConfig, planned: ResolvedConfig) -> dict[str, st
     by name. A command may set them without having a server that they are for.
     """
     running = _unmasked(runs.tree, planned.tree)
+    secrets = find_secrets(planned.tree)
     return {
-        name: f"{name}: {running[name]!r} -> {planned_value!r}"
+        name: f"{name}: {redact(running[name], secrets)!r} -> {redact(planned_value, secrets)!r}"
         for name in _OF_MODELS
         if (planned_value := planned.tree.get(name))
-        and running.get(name, planned_value) != planned_value
+        and _models_in(running.get(name, planned_value)) != _models_in(planned_value)
     }
+
+
+def _models_in(value: Any) -> set[str]:
+    """Return the addresses, or the name, of a setting of models: one or a list, in any order."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return {str(item).rstrip("/") for item in values}
 
 
 def _servers(config: ResolvedConfig, secrets: Collection[str]) -> JsonDict:
