@@ -92,3 +92,9 @@ def test_the_command_is_advised_for_rollouts_without_a_run(tmp_path: Path) -> No
 
     RunPaths(old).materialized_inputs.touch()
     assert not import_command(old)
+
+
+@pytest.mark.parametrize("index", [[1], "a", 1.5, -1, None, True])
+def test_an_index_that_is_no_whole_number_is_refused(tmp_path: Path, index: object) -> None:
+    with pytest.raises(InputDataError, match=r"/_ng_task_index is .*no whole number"):
+        imported(tmp_path, [{**stored(0), INDICES[0]: index}])

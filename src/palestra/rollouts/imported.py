@@ -24,10 +24,12 @@ from palestra.schema import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     JsonDict,
+    JsonObject,
     Line,
     RunPaths,
     bare_name,
     finite_reward,
+    short_repr,
     with_compressed,
 )
 from palestra.system import shown, unused
@@ -190,6 +192,14 @@ def _problem_of(row: Any) -> str:
         return f"/{_REWARD} is missing, or no finite number"
     if (TASK_INDEX in row) != (ROLLOUT_INDEX in row):
         return f"has {TASK_INDEX} or {ROLLOUT_INDEX}, but not both"
+    return _index_problem_of(row)
+
+
+def _index_problem_of(row: JsonObject) -> str:
+    """Return why an index of a row is none; empty when the row has good ones, or has none."""
+    for name in (TASK_INDEX, ROLLOUT_INDEX):
+        if name in row and (type(row[name]) is not int or row[name] < 0):
+            return f"/{name} is {short_repr(row[name])}, no whole number from 0"
     return ""
 
 
