@@ -41,7 +41,7 @@ from palestra.rollouts import (
     check_places,
 )
 from palestra.rollouts.reverification.changes import MOST_PAIRS, RewardChanges
-from palestra.rollouts.reverification.verify import WINDOW, InOrder, RowJob
+from palestra.rollouts.reverification.verify import WINDOW, InOrder, RowJob, answered_calls
 
 # What comes out
 
@@ -745,3 +745,12 @@ def test_other_named_rollouts_are_other_rows(tmp_path: Path) -> None:
     digests = [folder.stored(only=[name]).check().digest for name in ("0:0", "1:0")]
 
     assert digests[0] != digests[1]
+
+
+def test_calls_with_one_id_have_each_their_own_answer() -> None:
+    call = {"type": "function_call", "name": "look", "arguments": "{}", "call_id": "0"}
+    answers = [{"type": "function_call_output", "call_id": "0", "output": o} for o in ("a", "b")]
+
+    found = answered_calls([call, answers[0], call, answers[1]])
+
+    assert [made.output for made in found] == ["a", "b"]

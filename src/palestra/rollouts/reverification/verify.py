@@ -160,16 +160,22 @@ def answered_calls(output: Any) -> Iterator[AnsweredCall]:
     """Yield each tool call that the environment answered, in order."""
     output_items = output if isinstance(output, list) else []
     items = [item for item in output_items if isinstance(item, Mapping)]
-    outputs = [item for item in items if item.get("type") == CALL_OUTPUT]
-    answers = {item.get("call_id"): item.get("output") for item in outputs}
+    answers: dict[Any, list[Any]] = {}
     for item in items:
-        if item.get("type") != CALL or item.get("call_id") not in answers:
+        if item.get("type") == CALL_OUTPUT:
+            answers.setdefault(item.get("call_id"), []).append(item.get("output"))
+    for item in items:
+        of_call = answers.get(item.get("call_id"))
+        if item.get("type") != CALL or not of_call:
             continue
+        # A model may use the same ids again in each turn. A call without an answer of its own is
+        # replayed with the last one.
+        answer = of_call.pop(0) if len(of_call) > 1 else of_call[0]
         arguments = _decoded(item.get("arguments"))
         # What is no object was refused by the agent and never sent.
         if isinstance(arguments, dict):
             name, through_mcp = _plain_name(str(item.get("name")))
-            yield AnsweredCall(name, arguments, answers[item.get("call_id")], through_mcp)
+            yield AnsweredCall(name, arguments, answer, through_mcp)
 
 
 def _plain_name(name: str) -> tuple[str, bool]:
