@@ -219,3 +219,31 @@ def test_a_plain_method_of_a_subclass_replaces_the_async_one(tmp_path: Path) -> 
     )
 
     assert EnvironmentDefinition.of(load_module(file).Plain).has("verify")
+
+
+@pytest.mark.parametrize(
+    ("body", "functions"),
+    [
+        (
+            "return float(len(await all(self.ok(part) for part in answer)))",
+            "async def all(calls):\n    return [await call for call in calls]",
+        ),
+        (
+            "return near_of(Plain())",
+            (
+                "class Plain:\n    def ok(self):\n        return 1\n\n"
+                "def near_of(self):\n    return 1.0 if self.ok() else 0.0"
+            ),
+        ),
+        (
+            "return float(len([*self.parts()]))",
+            "",
+        ),
+    ],
+    ids=["own function of Python's name", "function with a parameter self", "generator"],
+)
+def test_what_may_be_no_coroutine_is_accepted(tmp_path: Path, body: str, functions: str) -> None:
+    code = VERIFY.format(kind="async def", body=body)
+    code += f"\n    def parts(self):\n        yield 1\n        return self.ok()\n\n{functions}\n"
+
+    assert defined(tmp_path, code).has("verify")

@@ -124,3 +124,19 @@ def test_a_decorator_may_convert_the_values(tmp_path: Path) -> None:
     rows = EnvironmentDefinition.of(load_module(tmp_path / "sums.py").Sums).rows([{"target": "1"}])
 
     assert len(list(rows)) == 1
+
+
+def test_the_hint_of_spread_parameters_is_of_each_value_in_them(tmp_path: Path) -> None:
+    code = CODE.replace("target: HINT", "*options: str, target: int = 1, **fields: str")
+    (tmp_path / "sums.py").write_text(code)
+
+    rows = EnvironmentDefinition.of(load_module(tmp_path / "sums.py").Sums).rows(
+        [{"target": 1, "options": ["a"], "fields": {"a": 1}}]
+    )
+
+    assert len(list(rows)) == 1
+
+
+def test_nan_is_refused_as_no_json_and_not_for_the_hint(tmp_path: Path) -> None:
+    with pytest.raises(InputDataError, match="JSON has no nan"):
+        list(defined(tmp_path, "int").rows([{"target": float("nan")}]))

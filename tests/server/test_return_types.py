@@ -40,3 +40,13 @@ def test_a_type_without_none_promises_a_value(kind: Any, text: str) -> None:
 )
 def test_any_type_that_none_may_fit_promises_nothing(kind: Any) -> None:
     assert promised_value(annotated(kind)) == ""
+
+
+def test_a_class_that_answers_no_question_promises_nothing() -> None:
+    class Silent(type):
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            raise ValueError
+
+    class Kind(metaclass=Silent): ...
+
+    assert promised_value(annotated(Kind)) == ""

@@ -62,6 +62,16 @@ def code_of(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def outer_names_of(function: Any) -> frozenset[str]:
+    """Return the names that the function that runs in the end has of its module, and of the functions
+    around it. Those of Python itself are not among them.
+    """
+    innermost = layers_of(function)[-1]
+    if not isinstance(innermost, FunctionType):
+        return frozenset()
+    return frozenset((*innermost.__globals__, *innermost.__code__.co_freevars))
+
+
 def place_of(subject: Any) -> str:
     """Return `FILE:LINE: `, where a function or class begins, for the beginning of a message; empty
     when it is in no file.

@@ -33,5 +33,5 @@ def _is_class_without_none(cls: Any) -> bool:
         return False  # what is awaited may be None
     try:
         return not issubclass(NoneType, cls)
-    except TypeError:  # of a protocol that is not checked at run time
+    except Exception:  # of a protocol that is not checked at run time, or of an author's metaclass
         return False

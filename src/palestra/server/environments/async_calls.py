@@ -86,7 +86,8 @@ class AsyncCalls:
         bound_names = Counter(name for node in inner_nodes for name in names_bound_by(node))
         local_names = frozenset((*bound_names, *innermost.__code__.co_freevars))
         knows_self = (
-            bound_names[SELF] == 1
+            any(tree is method for method in self._trees)  # of a function, it may be any object
+            and bound_names[SELF] == 1
             and _first_parameter(tree) == SELF
             and innermost.__name__ != "__call__"  # of an object that is called as a method
             and self._has_fixed_methods
@@ -157,6 +158,8 @@ class AsyncCalls:
     def _is_returned(self, function: FunctionType) -> bool:
         tree = self._files.code_of(function).tree
         if tree is None or isinstance(tree, ast.Lambda) or hasattr(function, "__wrapped__"):
+            return False
+        if inspect.isgeneratorfunction(function):
             return False
         returned = [node for node in nodes_of_scope(tree.body) if isinstance(node, ast.Return)]
         is_coroutine = self.in_code_of(function)

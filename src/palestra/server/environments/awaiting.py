@@ -79,16 +79,18 @@ def refuse_unawaited(
     has_judge: bool,
     is_coroutine: IsCoroutine = is_service_call,
     use: MethodUse = BY_THE_AUTHOR,
+    outer_names: frozenset[str] = frozenset(),
 ) -> None:
     """Raise ConfigError when the code of an author's function uses the call of an async function as if it
     were the result.
 
     `has_judge`: whether a call of the judge could be awaited elsewhere. It could not where the method
-    runs in a worker process that has no judge.
+    runs in a worker process that has no judge. `outer_names`: of the module and of the functions around,
+    which may hide a function of Python.
     """
     if code.tree is None:
         return
-    misuses = _Calls(code.tree, is_coroutine, use).misuses()
+    misuses = _Calls(code.tree, is_coroutine, use, outer_names).misuses()
     if not has_judge:
         misuses = chain(_judge_calls(code.tree), misuses)
     call, verb, effect = next(misuses, (None, "", ""))
@@ -125,13 +127,19 @@ def _judge_calls(tree: FunctionTree) -> Iterator[_Misuse]:
 class _Calls:
     """The calls of async functions in one function."""
 
-    def __init__(self, tree: FunctionTree, is_coroutine: IsCoroutine, use: MethodUse) -> None:
+    def __init__(
+        self,
+        tree: FunctionTree,
+        is_coroutine: IsCoroutine,
+        use: MethodUse,
+        outer_names: frozenset[str],
+    ) -> None:
         self._tree = tree
         self._is_coroutine = is_coroutine
         self._use = use
         self._nodes = list(ast.walk(tree))
         self._certain_names = bound_once(self._nodes)
-        self._bound_names = frozenset(
+        self._bound_names = outer_names.union(
             name for node in self._nodes for name in names_bound_by(node) if node is not tree
         )
         scopes = (node for node in self._nodes if isinstance(node, FUNCTION_TREES))

@@ -23,7 +23,13 @@ from palestra.schema import (
     short_repr,
     to_plain,
 )
-from palestra.server.author_code import AuthorCode, AuthorFiles, code_of, place_of
+from palestra.server.author_code import (
+    AuthorCode,
+    AuthorFiles,
+    code_of,
+    outer_names_of,
+    place_of,
+)
 from palestra.server.authors_errors import unawaited_call
 from palestra.server.environments.async_calls import AsyncCalls
 from palestra.server.environments.attribute_slips import refuse_slips
@@ -236,6 +242,7 @@ class EnvironmentDefinition:
                 function.__name__,
                 has_judge=True,
                 is_coroutine=self._async_calls.in_code_of(function),
+                outer_names=outer_names_of(function),
             )
 
     def _refuse_unawaited(self, name: str) -> None:
@@ -256,6 +263,7 @@ class EnvironmentDefinition:
                 is_awaited=name not in _NEVER_AWAITED,
                 is_final=is_entry and not hasattr(function, "__wrapped__"),
             ),
+            outer_names=outer_names_of(function),
         )
 
     def location(self, name: str) -> str:

@@ -5,10 +5,13 @@ and every rollout would get the reward 0 without a word.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from palestra.server.method_forms import SPREAD
 
 _JSON: Final = (str, bool, int, float, list, tuple, dict)
 """The types of values that a hint is compared with. Null fits each hint."""
@@ -42,7 +45,10 @@ class HintedType:
         """Return whether a value of a row is what the hint says."""
         if not isinstance(value, _JSON) or isinstance(value, self.types):
             return True
-        return isinstance(value, float) and int in self.types and value.is_integer()
+        if not isinstance(value, float):
+            return False
+        # Of NaN and infinity, it is said elsewhere that JSON has none.
+        return not math.isfinite(value) or (int in self.types and value.is_integer())
 
     def sentence(self, name: str, value: Any) -> str:
         """Return what is wrong with a value that does not fit the parameter `name`, without its end:
@@ -61,7 +67,8 @@ class HintedType:
 def hinted_types(function: Callable[..., Any]) -> dict[str, HintedType]:
     """Return the hints of a function's parameters that say which JSON values are right, by name.
 
-    There are none of a decorated function: its decorator may convert the values.
+    There are none of a decorated function: its decorator may convert the values. That of a `*` or `**`
+    parameter is a hint of each value in it.
     """
     if hasattr(function, "__wrapped__"):
         return {}
@@ -69,7 +76,8 @@ def hinted_types(function: Callable[..., Any]) -> dict[str, HintedType]:
         hints = get_type_hints(function)
     except Exception:  # names of the author's code; what they mean is theirs
         return {}
-    names = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
+    names = {name for name, parameter in parameters.items() if parameter.kind not in SPREAD}
     types = {name: _types_of(hint) for name, hint in hints.items() if name in names}
     return {
         name: HintedType(inspect.formatannotation(hints[name]), fitting, _conversion(hints[name]))
