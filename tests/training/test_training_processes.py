@@ -69,6 +69,22 @@ async def test_an_agent_killed_after_k_of_n_rows_is_told_within_seconds(project:
     assert all(gone(instance.pid) for instance in fleet.instances.values() if instance.pid)
 
 
+async def test_a_rollout_that_meets_a_death_before_the_watch_tells_its_cause(
+    project: Path,
+) -> None:
+    async with training(config(project), in_flight=24) as (client, fleet):
+        handle = client.submit([row(number, "wait") for number in range(3)])
+        await asyncio.sleep(0.5)
+        await client._running.watch.stop()
+        pid = pid_of(fleet, "agent")
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(IncompleteRollouts) as found:
+            await handle.gather()
+
+    assert (found.value.cause.process, found.value.cause.pid) == ("agent", pid)
+    assert "lower in_flight (now 24)" in found.value.cause.setting
+
+
 async def test_servers_of_a_configuration_live_in_processes_of_their_own(project: Path) -> None:
     async with RolloutClient(config(project), ClientSettings(memory_reserve=0.0)) as client:
         await client.submit([row(0)]).gather()

@@ -8,7 +8,16 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from palestra.engine import MOST_SPARED, Deadlines, attempt, with_grace
-from palestra.errors import Bystander, CallError, Hopeless, Layer, RowIdentity, mask_error
+from palestra.errors import (
+    Bystander,
+    CallError,
+    Hopeless,
+    Layer,
+    PalestraError,
+    RowIdentity,
+    ServerDied,
+    mask_error,
+)
 from palestra.training.capture import ModelServers
 from palestra.training.errors import InvalidLogprobs, TokenDiscontinuity
 from palestra.training.failing import failed, failed_by, not_repeatable
@@ -40,7 +49,7 @@ class Runner:
         watch: DeathWatch,
         unresponsive: Unresponsive,
         repeatable: dict[str, bool],
-        on_hopeless: Callable[[CallError], None],
+        on_hopeless: Callable[[PalestraError], None],
     ) -> None:
         self._client = client
         self._settings = settings
@@ -62,8 +71,11 @@ class Runner:
             return Attempted(too_late(job))
         try:
             outcome = await self._attempt(pool, job)
-        except Hopeless as hopeless:
+        except (Hopeless, ServerDied) as hopeless:
             mask_error(hopeless, self._client.mask)
+            if isinstance(hopeless, ServerDied):
+                # This rollout may have met the end of the servers before the watch over them did.
+                await self._watch.settled()
             self._on_hopeless(hopeless)
             return Attempted()
         except (InvalidLogprobs, TokenDiscontinuity) as violation:
