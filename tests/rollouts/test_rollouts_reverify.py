@@ -41,7 +41,13 @@ from palestra.rollouts import (
     check_places,
 )
 from palestra.rollouts.reverification.changes import MOST_PAIRS, RewardChanges
-from palestra.rollouts.reverification.verify import WINDOW, InOrder, RowJob, answered_calls
+from palestra.rollouts.reverification.verify import (
+    WINDOW,
+    InOrder,
+    RowJob,
+    answered_calls,
+    replay_turns,
+)
 
 # What comes out
 
@@ -284,6 +290,24 @@ def test_a_tool_that_answers_otherwise_than_the_model_saw_is_marked(
 
     assert [row.get("_ng_conversation_differs", False) for row in folder.new] == [differs]
     assert result["conversation_differs"] == differs
+
+
+def test_each_turn_has_its_own_answers_where_a_model_uses_its_call_ids_again() -> None:
+    turns = [
+        [
+            {**item, "call_id": "call_0"}
+            for item in called(
+                "note", f'{{"amount": {n}}}', answer=f'{{"of": {{"a": [1], "b": {n}}}}}'
+            )
+        ]
+        for n in (1, 2)
+    ]
+
+    async def replayed() -> bool:
+        peer = client_of(Replaying).peer(ENVIRONMENT)
+        return await replay_turns(peer, {"output": [*turns[0], *turns[1]]})
+
+    assert asyncio.run(replayed())
 
 
 # Judges

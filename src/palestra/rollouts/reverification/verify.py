@@ -80,9 +80,10 @@ async def replay_turns(
     """Run a trajectory's tool calls, and send each turn without calls to `/step`, in order.
 
     A turn that was cut off was never sent. Return whether the environment says the same as it did:
-    the same answers of tools, the same text after each turn, and the end after the last one. `max_turns`: the limit of today's
-    environment. `ended_at_limit`: the conversation ended at a limit, which may be the agent's, so that
-    what the user said last is not known. Raises `CallError`: a call fails.
+    the same answers of tools, the same text after each turn, and the end after the last one.
+    `max_turns`: the limit of today's environment. `ended_at_limit`: the conversation ended at a limit,
+    which may be the agent's, so that what the user said last is not known. Raises `CallError`: a call
+    fails.
     """
     from palestra.server import Step
 
@@ -90,15 +91,14 @@ async def replay_turns(
     items = (
         [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
     )
-    outputs = [item for item in items if item.get("type") == CALL_OUTPUT]
     turns = list(_turns(items))
     is_same = True
-    for number, (turn, heard) in enumerate(turns, start=1):
+    for number, (turn, answers, heard) in enumerate(turns, start=1):
         is_last, at_limit = number == len(turns), max_turns is not None and number >= max_turns
         if not is_last and at_limit:
             is_same = False
         if any(item.get("type") == CALL for item in turn):
-            is_same = await replay_tools(peer, [*turn, *outputs]) and is_same
+            is_same = await replay_tools(peer, [*turn, *answers]) and is_same
         elif not is_last or response.get("incomplete_details") is None:
             step = await peer.call("/step", {"response": {**response, "output": turn}}, Step)
             goes_on = not (step.terminated or step.truncated or at_limit)
@@ -108,24 +108,32 @@ async def replay_turns(
     return is_same
 
 
-def _turns(items: Iterable[JsonObject]) -> Iterator[tuple[list[JsonObject], str | None]]:
-    """Yield the items of each turn of the model, and what the user said after it: None for nothing."""
+def _turns(
+    items: Iterable[JsonObject],
+) -> Iterator[tuple[list[JsonObject], list[JsonObject], str | None]]:
+    """Yield the items of each turn of the model, the answers to its calls, and what the user said after
+    it: None for nothing.
+    """
     turn: list[JsonObject] = []
+    answers: list[JsonObject] = []
     heard: str | None = None
     is_over = False
     for item in items:
         is_user = item.get("role") == "user"
-        if item.get("type") == CALL_OUTPUT or is_user:
+        is_answer = item.get("type") == CALL_OUTPUT
+        if is_answer or is_user:
             is_over = bool(turn)
-            if is_user and turn:
+            if is_answer:
+                answers.append(item)
+            elif turn:
                 heard = (heard or "") + _text_of(item.get("content"))
             continue
         if is_over:
-            yield turn, heard
-            turn, heard, is_over = [], None, False
+            yield turn, answers, heard
+            turn, answers, heard, is_over = [], [], None, False
         turn.append(item)
     if turn:
-        yield turn, heard
+        yield turn, answers, heard
 
 
 def _text_of(content: Any) -> str:
