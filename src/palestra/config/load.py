@@ -77,9 +77,13 @@ def load_config(
     origins = Origins(merged.sources, effective)
     with _naming_old_names(overridden, search_paths):
         composed, compose_warnings = compose(overridden, origins)
-        note = no_environment(search_paths) if use_env_yaml and environment is None else ""
+        is_unread = use_env_yaml and environment is None
         tree = resolve(
-            composed, require_all=require_all, required=required, origins=origins, note=note
+            composed,
+            require_all=require_all,
+            required=required,
+            origins=origins,
+            note=functools.partial(no_environment, search_paths) if is_unread else str,
         )
         config = _validated(
             tree,

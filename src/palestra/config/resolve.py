@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,14 +61,14 @@ def resolve(
     require_all: bool = True,
     required: Collection[str] | None = None,
     origins: Origins = Origins(),  # noqa: B008  # frozen
-    note: str = "",
+    note: Callable[[], str] = str,
 ) -> dict[Any, Any]:
     """Return the tree with every interpolation replaced by its value, as plain Python values.
 
     Settings without a value are listed in one error. They become empty strings instead with
     `require_all=False`, and outside of the top-level entries `required` if given. Cycles, unknown
     resolvers and malformed `${` are always errors. `origins`: where the tree comes from, for messages.
-    `note`: what to say first in the hint about settings without a value.
+    `note`: returns what to say first in the hint about settings without a value.
     """
     resolver = _Resolver(tree, origins)
     resolved: dict[Any, Any] = resolver.walk(tree, ())
@@ -79,7 +79,7 @@ def resolve(
         if required is None or missing_value.within(required)
     ]
     if require_all and missing:
-        raise _nothing_given(missing, origins, note)
+        raise _nothing_given(missing, origins, note())
     return resolved
 
 
