@@ -6,7 +6,7 @@ from pathlib import Path
 
 from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
-from palestra.rollouts import import_command, outputs_of, provenance_path, why_no_rollouts
+from palestra.rollouts import import_advice, outputs_of, provenance_path, why_no_rollouts
 from palestra.schema import (
     FAILURES_ENDING,
     INPUTS_ENDING,
@@ -71,11 +71,9 @@ def without_inputs(rollouts: Path, *, hint: str) -> InputDataError:
             "runs",
         )
     materialized = RunPaths(rollouts).materialized_inputs
-    if command := import_command(rollouts):
-        hint += f"; `{command}` makes a run of the rollouts alone"
     return InputDataError(
         f"the materialized inputs of {rollouts} are missing: {materialized} does not exist",
-        hint=hint,
+        hint=hint + import_advice(rollouts),
     )
 
 

@@ -24,7 +24,7 @@ from palestra.config import masked_texts
 from palestra.datasets import open_rows
 from palestra.errors import ConfigError, InputDataError
 from palestra.metrics import TaskIndex
-from palestra.rollouts import announcement_of, ask_collection, import_command, why_unscored
+from palestra.rollouts import announcement_of, ask_collection, import_advice, why_unscored
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
@@ -356,11 +356,9 @@ def _no_such_rollout(
             index = row[TASK_INDEX]
             rollouts_of[index] = max(rollouts_of.get(index, -1), row[ROLLOUT_INDEX])
     if not rollouts_of:
-        command = import_command(paths[0].output)
         return InputDataError(
             "the run has no materialized inputs, so its rollouts are unknown",
-            hint=f"restore {shown(paths[0].materialized_inputs)}"
-            + (f"; `{command}` makes a run of the rollouts alone" if command else ""),
+            hint=f"restore {shown(paths[0].materialized_inputs)}{import_advice(paths[0].output)}",
         )
     if task in rollouts_of:
         return InputDataError(

@@ -30,6 +30,7 @@ from palestra.rollouts.expansion import skills_ref, unknown_field, with_seed
 from palestra.rollouts.file_kinds import kind_of, why_no_rollouts
 from palestra.rollouts.imported import (
     ImportedRun,
+    import_advice,
     import_command,
     import_rollouts,
     is_scored_rollout,
@@ -187,6 +188,7 @@ __all__ = [
     "first_cause",
     "has_unscored",
     "holds_failures",
+    "import_advice",
     "import_command",
     "import_rollouts",
     "in_flight_lines",

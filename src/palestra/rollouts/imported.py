@@ -67,6 +67,14 @@ def import_command(rollouts: Path) -> str:
     return shlex.join((*words, "--output", shown(output)))
 
 
+def import_advice(rollouts: Path) -> str:
+    """Return the end of a hint about missing files of a run: how its rollouts alone become one. Empty
+    when they cannot.
+    """
+    command = import_command(rollouts)
+    return f"; `{command}` makes a run of the rollouts alone" if command else ""
+
+
 def import_rollouts(
     sources: Sequence[Path], reader: Callable[[Path], Iterable[Line]], output: Path
 ) -> ImportedRun:

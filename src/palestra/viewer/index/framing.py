@@ -20,7 +20,7 @@ from palestra.analysis import (
 )
 from palestra.errors import InputDataError
 from palestra.metrics import REWARD, Columns, FloatArray, IntArray, Keys, distinct
-from palestra.rollouts import import_command
+from palestra.rollouts import import_advice
 from palestra.schema import ReverifyCommand, RunPaths
 from palestra.system import shown
 from palestra.viewer.index.columns import Gathered, Pointers
@@ -110,8 +110,7 @@ class _Framing:
     def _import_advice(self) -> str:
         """Return how rollouts without other files become a run; empty when they cannot."""
         outputs = [Path(output) for output in self._commit.outputs]
-        command = import_command(outputs[0]) if len(outputs) == 1 else ""
-        return f"; `{command}` makes a run of the rollouts alone" if command else ""
+        return import_advice(outputs[0]) if len(outputs) == 1 else ""
 
     def joined_run(self) -> JoinedRun:
         """Return the run in key order."""
