@@ -192,6 +192,26 @@ def test_a_handler_that_does_not_end_is_cancelled_once_more() -> None:
     assert asyncio.run(bounded()) == "cancelled"
 
 
+def test_a_caller_that_leaves_as_its_handler_ends_leaves_no_error_in_the_loop() -> None:
+    errors: list[dict[str, Any]] = []
+
+    async def end_together() -> bool:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        leaving: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(None) as limit:
+            caller = Caller(lambda: leaving, limit, has_body=False, watch_after_s=0)
+            await asyncio.sleep(0.01)
+            leaving.set_result({"type": "http.disconnect"})
+            # Both the watch and this handler go on in the loop's next turn.
+            await asyncio.sleep(0)
+        caller.close()
+        await asyncio.sleep(0.01)
+        return caller.gone
+
+    assert asyncio.run(end_together()) is False
+    assert errors == []
+
+
 HANGING = """
 policy_model:
   responses_api_models:

@@ -71,7 +71,8 @@ class Caller:
         self.insisted = False
         """Whether the handler had to be cancelled a second time."""
         self.done = False
-        """Set once the whole answer is sent: who leaves then has what they wanted."""
+        """Set once the whole answer is sent or the request was handled: a caller that leaves then
+        ends nothing."""
         self._untold = not has_body
         """Whether the app has yet to be told that there is no body."""
         if not has_body:
@@ -93,8 +94,9 @@ class Caller:
 
     def close(self) -> None:
         """Stop watching: the request has been handled."""
+        # A watch that ended in this turn of the loop calls `_watch_ended` after this.
+        self.done = True
         if self._watch is not None:
-            self._watch.remove_done_callback(self._watch_ended)
             self._watch.cancel()
         if self._timer is not None:
             self._timer.cancel()

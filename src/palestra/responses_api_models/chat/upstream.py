@@ -324,8 +324,9 @@ class Upstream:
             if endpoint.strikes < STRIKES:
                 return
             endpoints.lost(endpoint, self.mask(error.message))
-            for wait in tuple(endpoint.waits):
-                wait.reschedule(0.0)
+            # Each once: a timeout that already expires raises an error when it is rescheduled.
+            while endpoint.waits:
+                endpoint.waits.pop().reschedule(0.0)
         else:
             # It may still be busy or on trial: only that it lives is known.
             endpoint.strikes = 0
