@@ -355,6 +355,15 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
         "output: should end with .jsonl, such as out7/rollouts.jsonl, got 'out7'",
     ),
     (("reverify", "-r", "tasks.jsonl", "-o", "out9"), "-o: should end with .jsonl, such as"),
+    # what is written is not compressed
+    (
+        ("eval", "mcqa", "--model", "local", "--output", "o.jsonl.gz"),
+        "--output: should end with .jsonl, such as o.jsonl, got 'o.jsonl.gz'",
+    ),
+    (
+        ("dataset", "import", "tasks.jsonl", "-o", "o.jsonl.zst"),
+        "-o: should end with .jsonl, such as o.jsonl, got 'o.jsonl.zst'",
+    ),
     (("eval", "env.py", "--model", "local", "--input", "no*.jsonl"), "no*.jsonl matches no file"),
     (
         ("collect", *MCQA, "--input", "no*.jsonl", "--output", "o.jsonl"),

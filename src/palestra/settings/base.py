@@ -253,17 +253,23 @@ def flags_of(model: type[BaseModel], name: str) -> tuple[str, ...]:
 
 
 def named_as_rows(value: Any) -> Any:
-    """Refuse another name than of JSON lines: the run's other files are found by its stem."""
+    """Refuse another name than of plain JSON lines: they are written uncompressed, and the run's other
+    files are found by its stem.
+    """
     from palestra.schema import bare_name
 
     if not isinstance(value, str | Path):
         return value  # of no path: the type itself refuses it
     path = Path(value)
-    if Path(bare_name(path)).suffix != ".jsonl":
-        example = str(path.with_suffix(".jsonl") if path.suffix else path / "rollouts.jsonl")
+    if path.suffix != ".jsonl":
+        example = path / "rollouts.jsonl"
+        if path.suffix:
+            example = path.with_name(bare_name(path)).with_suffix(".jsonl")
         what = "is a folder, and should be a file that ends" if path.is_dir() else "should end"
         raise PydanticCustomError(
-            "rows", "{what} with .jsonl, such as {example}", {"what": what, "example": example}
+            "rows",
+            "{what} with .jsonl, such as {example}",
+            {"what": what, "example": str(example)},
         )
     return value
 

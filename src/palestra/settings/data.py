@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from palestra.config import Flag, flag
-from palestra.settings.base import Settings
+from palestra.settings.base import OF_ROWS, Settings
 
 
 class PrepareArgs(Settings):
@@ -72,7 +72,7 @@ class ImportArgs(Settings):
     environment: Annotated[str | None, flag("--env", "-e")] = Field(
         default=None, description="The environment for the rows; each row is checked against it."
     )
-    output: Annotated[Path | None, flag("--output", "-o")] = Field(
+    output: Annotated[Path | None, OF_ROWS, flag("--output", "-o")] = Field(
         default=None, description="Default <name>_rows.jsonl, here."
     )
     rollouts: bool = Field(
