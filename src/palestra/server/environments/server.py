@@ -42,14 +42,8 @@ from palestra.server.author_calls import Aside, AuthorMethod, is_authors_file
 from palestra.server.author_code import code_of, function_and_line
 from palestra.server.authors_errors import AWAIT, UnfitResult, unawaited_call
 from palestra.server.endpoints import Endpoint
-from palestra.server.environments.definition import (
-    FILLED,
-    REPLY,
-    START,
-    VERIFY,
-    EnvironmentDefinition,
-    is_async,
-)
+from palestra.server.environments.author_class import FILLED, REPLY, START, VERIFY, is_async
+from palestra.server.environments.definition import EnvironmentDefinition
 from palestra.server.environments.interface import (
     EnvironmentConfig,
     Rollout,
