@@ -36,7 +36,7 @@ from palestra.compat.nemo_gym.rollout_correlation import (
 from palestra.compat.nemo_gym.server_utils import ServerClient
 from palestra.errors import ConfigError
 from palestra.fleet import Fleet
-from palestra.rollouts.reverification.verify import check_modes
+from palestra.rollouts.reverification.modes import check_modes
 
 
 class Told(SimpleResourcesServer):

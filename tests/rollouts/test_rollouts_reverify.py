@@ -41,13 +41,8 @@ from palestra.rollouts import (
     check_places,
 )
 from palestra.rollouts.reverification.changes import MOST_PAIRS, RewardChanges
-from palestra.rollouts.reverification.verify import (
-    WINDOW,
-    InOrder,
-    RowJob,
-    answered_calls,
-    replay_turns,
-)
+from palestra.rollouts.reverification.in_order import WINDOW, InOrder, RowJob
+from palestra.rollouts.reverification.replay import answered_calls, replay_turns
 
 # What comes out
 

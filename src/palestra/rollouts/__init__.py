@@ -85,6 +85,7 @@ from palestra.rollouts.reverification.files import (
     stopped_rows,
     unused_reverified,
 )
+from palestra.rollouts.reverification.modes import Sessions, check_modes
 from palestra.rollouts.reverification.stored import Checked, Routes, StoredRollouts
 from palestra.rollouts.reverification.task_rows import FoundTaskRows, TaskRows
 from palestra.rollouts.reverification.unverified import (
@@ -93,13 +94,8 @@ from palestra.rollouts.reverification.unverified import (
     holds_failures,
     scored_beside,
 )
-from palestra.rollouts.reverification.verify import (
-    Reverification,
-    ReverifyLimits,
-    Sessions,
-    Verifier,
-    check_modes,
-)
+from palestra.rollouts.reverification.verifier import Verifier
+from palestra.rollouts.reverification.verify import Reverification, ReverifyLimits
 from palestra.rollouts.row_checks import AgentRoute, check_rows, doors_behind
 from palestra.rollouts.run import Collected, Drained, first_cause, run
 from palestra.rollouts.run_folders import (

@@ -14,8 +14,8 @@ from palestra.server.environments.attribute_slips import refuse_slips
 from palestra.server.environments.author_class import FILLED, AuthorClass, place_in
 from palestra.server.environments.class_checks import refuse_wrong_parts, slips_of
 from palestra.server.environments.environment import FUNCTION_MARK, Environment, class_of
+from palestra.server.environments.environment_rows import EnvironmentRows
 from palestra.server.environments.own_settings import checked, settings_of
-from palestra.server.environments.task_rows import TaskRows
 from palestra.server.method_forms import as_function, is_partial_or_object, refuse_form
 from palestra.server.tools import tools_of
 
@@ -80,8 +80,8 @@ class EnvironmentDefinition(AuthorClass):
         return slips_of(self)
 
     @cached_property
-    def _task_rows(self) -> TaskRows:
-        return TaskRows(self)
+    def _own_rows(self) -> EnvironmentRows:
+        return EnvironmentRows(self)
 
     def rows(
         self,
@@ -91,16 +91,16 @@ class EnvironmentDefinition(AuthorClass):
         files: tuple[Path, ...] = (),
         warn: Callable[[str], object] | None = None,
     ) -> Iterator[JsonDict]:
-        """Yield the task rows, as `TaskRows.rows`."""
-        return self._task_rows.rows(records, cache=cache, files=files, warn=warn)
+        """Yield the task rows, as `EnvironmentRows.rows`."""
+        return self._own_rows.rows(records, cache=cache, files=files, warn=warn)
 
     def records(self, cache: Path = Path()) -> list[JsonObject]:
-        """Return the rows of `data`, as `TaskRows.records`."""
-        return self._task_rows.records(cache)
+        """Return the rows of `data`, as `EnvironmentRows.records`."""
+        return self._own_rows.records(cache)
 
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
-        return self._task_rows.gold(row)
+        return self._own_rows.gold(row)
 
 
 def _as_functions(cls: type[Environment]) -> dict[str, Any]:

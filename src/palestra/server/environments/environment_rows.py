@@ -49,7 +49,7 @@ _GOLD_METHOD: Final = "gold(self, task): return …"
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class EnvironmentRows:
     """Makes the task rows of one environment."""
 
     author: AuthorClass
