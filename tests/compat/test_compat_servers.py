@@ -173,7 +173,7 @@ def test_server_client_poll_for_status_answers_without_being_awaited(refusing_po
 def test_server_client_poll_for_status_gives_up_on_a_server_that_is_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("palestra.compat.client.POLL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("palestra.compat.addresses.POLL_TIMEOUT_S", 0.1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

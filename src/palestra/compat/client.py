@@ -3,17 +3,23 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
-from http.client import HTTPConnection, HTTPException
-from http.cookies import SimpleCookie
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict, PrivateAttr, SkipValidation
 
+from palestra.compat.addresses import (
+    configuration_here,
+    head_server_of,
+    own_settings,
+    plain_tree,
+    polled,
+    server_type_of,
+    targets_in,
+    targets_of_fleet,
+)
 from palestra.compat.agent_calls import (
     MODEL_PATHS,
     SEED_SESSION,
@@ -23,7 +29,8 @@ from palestra.compat.agent_calls import (
     note_refusal,
 )
 from palestra.compat.calls_here import CallsHere
-from palestra.compat.http import ServerRefused, cookie_values
+from palestra.compat.client_response import ClientResponse
+from palestra.compat.http import cookie_values
 from palestra.compat.nemo_gym.config_types import BaseServerConfig
 from palestra.compat.nemo_gym.global_config import (
     DEFAULT_HEAD_SERVER_PORT,
@@ -31,197 +38,31 @@ from palestra.compat.nemo_gym.global_config import (
 )
 from palestra.compat.refused_answers import RefusedAnswers, answers_of_call
 from palestra.compat.rows import is_replaying, recorded_reply
-from palestra.config import ConfigTree, ServerType, read_settings
+from palestra.config import ServerType
 from palestra.errors import (
-    AgentError,
     CallError,
-    CallEvidence,
     DeadlineExceeded,
-    Hop,
-    RowError,
-    excerpt,
-    from_body,
-    without_answer,
 )
-from palestra.fleet import HeadAddress, attach, http_transport, server_client
+from palestra.fleet import HeadAddress, server_client
 from palestra.observability import current_rollout_id, prefixed_path, rollout_path_prefix
-from palestra.schema import encode_json
 from palestra.server import Server
 from palestra.transport import (
     HttpReply,
     ServerReply,
-    Target,
-    fault_of,
-    is_tool_path,
     note_answered,
     note_unanswered,
-    tool_failure_text,
 )
 from palestra.transport import ServerClient as FleetClient
 
 logger: Final = logging.getLogger("palestra.server")
 
-SERVER_TYPES: Final = ("responses_api_models", "resources_servers", "responses_api_agents")
 HEAD_SERVER: Final = "head_server"
-POLL_TIMEOUT_S: Final = 5.0
 
 _CAPTURED_PATHS: Final = {
     "responses_api_models": {"/v1/responses", "/v1/chat/completions", "/v1/messages"},
     "resources_servers": {"/verify"},
 }
 """The paths whose calls are captured, by type of the server."""
-
-
-class ClientResponse:
-    """One HTTP response, with the attribute names of aiohttp's response.
-
-    `cookies` also contains the cookies of the request: a server returns a session cookie only when
-    it changes, and existing agents send the cookies of the last response again.
-    """
-
-    def __init__(
-        self,
-        reply: ServerReply,
-        *,
-        method: str,
-        sent_cookies: Mapping[str, str],
-        path: str = "",
-        server_type: str = "",
-    ) -> None:
-        """`server_type`: of an error; empty otherwise. The body of a tool's error is the short text
-        for a model, because agents pass it on; `raise_for_status` has the whole error.
-        """
-        self._full_body = reply.content.body
-        self._path = path
-        self._server_type = server_type
-        self.is_tool_lost = False
-        """Whether the tool gave no answer, because a call that it made failed."""
-        if method == "POST" and server_type == ServerType.RESOURCES and is_tool_path(path):
-            reply, self.is_tool_lost = _for_the_model(reply)
-        self._reply = reply
-        self.is_examined = False
-        """Whether the author's code has looked at the status."""
-        self.reason = ""
-        self.method = method
-        self.url = reply.url
-        self.headers = reply.headers
-        self.content = reply.content
-        self.content_type = str(reply.headers.get("content-type", "")).partition(";")[0]
-        self._sent_cookies = sent_cookies
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        self.is_examined = True
-        return self._reply.status
-
-    @property
-    def ok(self) -> bool:
-        """Whether the status is below 400."""
-        self.is_examined = True
-        return self._reply.ok
-
-    @cached_property
-    def cookies(self) -> SimpleCookie:
-        """The cookies of the request and of the response."""
-        # Made when asked for: to quote one takes longer than a small request.
-        cookies: SimpleCookie = SimpleCookie()
-        for name, value in {**self._sent_cookies, **self._reply.cookies}.items():
-            cookies[name] = value
-        return cookies
-
-    async def read(self) -> bytes:
-        """Return the body as bytes."""
-        return await self._reply.read()
-
-    async def text(self, *_how: Any, **_options: Any) -> str:
-        """Return the body as text."""
-        return await self._reply.text()
-
-    async def json(self, *_how: Any, **_options: Any) -> Any:
-        """Return the body, parsed as JSON."""
-        return await self._reply.json()
-
-    def release(self) -> None:
-        """Do nothing: the body has already been read, so no connection is held."""
-
-    close = release
-
-    def raise_for_status(self) -> None:
-        """Raise `ServerRefused`, an `aiohttp.ClientResponseError`, for a status of 400 or more."""
-        if not self.ok:
-            content = self._full_body
-            failure = _failure(self._reply.server, self.url, self.status, content)
-            raise ServerRefused(self.url, self.status, content, failure)
-
-    def failure(self) -> CallError:
-        """Return the error that a server's answer stands for, with its server and status.
-
-        It is an error of the agent where an environment refuses the request, as the agent made it,
-        and for a tool's error, which the agent is to read.
-        """
-        server, status, body = self._reply.server, self._reply.status, self._full_body
-        text = excerpt(body)
-        failure = _failure(server, self.url, status, body) or fault_of(
-            self._server_type, self._path
-        )(
-            f"{server} answered {status}: {text[:500]}",
-            status=status,
-            evidence=CallEvidence(hops=(Hop(server, self.url, status, text),)),
-        )
-        is_environment = self._server_type == ServerType.RESOURCES
-        if is_environment and (isinstance(failure, RowError) or is_tool_path(self._path)):
-            return AgentError(failure.message, hint=_LOOK_AT_STATUS, evidence=failure.evidence)
-        return failure
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_why: object) -> None:
-        self.release()
-
-
-_LOOK_AT_STATUS: Final = (
-    "correct the call in the agent; `await raise_for_status(answer)` after a call stops at such an "
-    "answer"
-)
-
-
-def _for_the_model(reply: ServerReply) -> tuple[ServerReply, bool]:
-    """Return a tool's error reply with the text that a model may read, without evidence such as
-    paths; and whether a call of the tool's own had failed.
-    """
-    refusal = _json(reply.content.body)
-    failure = from_body(refusal)
-    if failure is None:
-        return reply, False
-    text = tool_failure_text(failure, refusal)
-    body = encode_json({"error": failure.message}) if text is None else text.encode()
-    short = HttpReply(reply.status, body, reply.headers, reply.cookies)
-    return ServerReply(short, server=reply.server, url=reply.url), text is None
-
-
-def _json(content: bytes) -> Any:
-    import orjson
-
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _failure(server: str, url: str, status: int, content: bytes) -> CallError | None:
-    failure = from_body(_json(content))
-    if failure is None:
-        return None
-    hops = (Hop(server, url, status, excerpt(without_answer(content))), *failure.evidence.hops)
-    failure.evidence = CallEvidence(
-        hops=hops,
-        row=failure.evidence.row,
-        problems=failure.evidence.problems,
-        traceback=failure.evidence.traceback,
-    )
-    return failure
 
 
 class ServerClient(BaseModel):
@@ -248,7 +89,7 @@ class ServerClient(BaseModel):
         """Return a client that sends its calls through `fleet`; `tree` is the fleet's
         configuration.
         """
-        client = cls(head_server_config=_head_server(tree), global_config_dict=tree)
+        client = cls(head_server_config=head_server_of(tree), global_config_dict=tree)
         client._fleet = fleet
         client._in_fleet = True
         return client
@@ -273,7 +114,7 @@ class ServerClient(BaseModel):
         """Return the configured host and port of the head server: those of env.yaml in a process
         without a configuration.
         """
-        return _head_server(_global_config_dict() or _own_settings())
+        return head_server_of(configuration_here() or own_settings())
 
     @classmethod
     def load_from_global_config(cls, head_server_config: Any = None) -> "ServerClient":
@@ -283,7 +124,7 @@ class ServerClient(BaseModel):
         """
         return cls(
             head_server_config=head_server_config or cls.load_head_server_config(),
-            global_config_dict=_global_config_dict(),
+            global_config_dict=configuration_here(),
         )
 
     async def request(
@@ -354,7 +195,7 @@ class ServerClient(BaseModel):
                 if server_name == HEAD_SERVER
                 else get_first_server_config_dict(self.global_config_dict, server_name)
             )
-            return _polled(self._build_server_base_url(settings))
+            return polled(self._build_server_base_url(settings))
         except Exception:  # an unknown server, or one without an address
             return "unknown_error"
 
@@ -450,27 +291,15 @@ class ServerClient(BaseModel):
 
     def _client(self) -> FleetClient:
         if self._fleet is None:
-            tree = _plain(self.global_config_dict) or _own_settings()
+            tree = plain_tree(self.global_config_dict) or own_settings()
             token = str(tree.get("fleet_token") or "")
-            targets = _targets(tree)
+            targets = targets_in(tree)
             if not targets:
                 address = self.head_server_config
                 head = HeadAddress(address.host, address.port or DEFAULT_HEAD_SERVER_PORT, token)
-                targets = _targets_of_fleet(head, tree)
+                targets = targets_of_fleet(head, tree)
             self._fleet = server_client(targets, tree, token=token)
         return self._fleet
-
-
-def _head_server(tree: Any) -> BaseServerConfig:
-    address = HeadAddress.from_tree(tree)
-    return BaseServerConfig(host=address.host, port=address.port or DEFAULT_HEAD_SERVER_PORT)
-
-
-def _global_config_dict() -> DictConfig:
-    # Asked of that module when called: tests of the field replace the function there.
-    from palestra.compat.nemo_gym import server_utils
-
-    return server_utils.get_global_config_dict()
 
 
 def is_observed(tree: Any) -> bool:
@@ -478,94 +307,9 @@ def is_observed(tree: Any) -> bool:
     return isinstance(tree, Mapping) and bool(tree.get("observability_enabled"))
 
 
-def server_type_of(tree: ConfigTree, name: str) -> str:
-    """Return the type of the instance `name`; "" when the configuration has no such instance."""
-    value = tree.get(name)
-    by_type = value if isinstance(value, Mapping) else {}
-    return next((server_type for server_type in SERVER_TYPES if server_type in by_type), "")
-
-
-def _polled(url: str) -> str:
-    """Return how a GET of `url` ended: `success`, `timeout` or `connection_error`."""
-    address = urlsplit(url)
-    connection = HTTPConnection(address.hostname or "", address.port, timeout=POLL_TIMEOUT_S)
-    try:
-        connection.request("GET", "/")
-        connection.getresponse()
-    except TimeoutError:
-        return "timeout"
-    except (OSError, HTTPException):
-        return "connection_error"
-    finally:
-        connection.close()
-    return "success"
-
-
 def _is_in_process(fleet: FleetClient, server: str) -> bool:
     target = fleet.targets.get(server)
     return target is not None and not target.urls
-
-
-def get_server_url(server_name: str, global_config_dict: Any = None) -> str:
-    """Return the URL `http://host:port` of one instance of this fleet."""
-    config = _global_config_dict() if global_config_dict is None else global_config_dict
-    settings = get_first_server_config_dict(config, server_name)
-    return f"http://{settings['host']}:{settings['port']}"
-
-
-def with_addresses(tree: ConfigTree, targets: Mapping[str, Target]) -> DictConfig:
-    """Return a fleet's configuration `tree` with the host and port of every instance filled in."""
-    config = OmegaConf.create(dict(tree))
-    for name, target in targets.items():
-        settings = get_first_server_config_dict(config, name)
-        url = target.urls[0] if target.urls else ""
-        host, _, port = url.rpartition("://")[2].rpartition(":")
-        if port.isdigit():
-            settings["host"], settings["port"] = host, int(port)
-    return config
-
-
-def _targets(tree: ConfigTree) -> dict[str, Target]:
-    targets: dict[str, Target] = {}
-    for name in tree:
-        kind = server_type_of(tree, name)
-        if not kind:
-            continue
-        settings = get_first_server_config_dict(tree, name)
-        if settings.get("port"):
-            url = f"http://{settings.get('host') or '127.0.0.1'}:{settings['port']}"
-            targets[name] = Target(name, kind, (url,))
-    return targets
-
-
-def _targets_of_fleet(head: HeadAddress, tree: ConfigTree) -> dict[str, Target]:
-    """Return where the servers of the fleet are whose head server is at `head`.
-
-    Raises NoFleet: none answers there. Waits: a script asks once, before its first request.
-    """
-
-    async def targets() -> dict[str, Target]:
-        http = http_transport(tree)
-        try:
-            return (await attach(head, http)).targets()
-        finally:
-            await http.aclose()
-
-    # The caller's thread may have an event loop that runs.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, targets()).result()
-
-
-def _own_settings() -> dict[str, Any]:
-    """Return what env.yaml says about the head server of a fleet."""
-    return read_settings(["head_server", "fleet_token"])
-
-
-def _plain(tree: Any) -> dict[str, Any]:
-    plain: Any = (
-        OmegaConf.to_container(tree, resolve=True) if isinstance(tree, DictConfig) else tree
-    )
-    return dict(plain or {})
 
 
 def _seconds(timeout: Any) -> float | None:

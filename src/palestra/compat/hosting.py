@@ -16,7 +16,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, PrivateAttr, create_model
 
-from palestra.compat.client import ServerClient, with_addresses
+from palestra.compat.addresses import with_addresses
+from palestra.compat.client import ServerClient
 from palestra.compat.direct_routes import (
     DirectRoute,
     DirectRoutes,

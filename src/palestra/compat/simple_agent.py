@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import Body, Request, Response
 from pydantic import ConfigDict, Field
 
-from palestra.compat.client import ClientResponse
+from palestra.compat.client_response import ClientResponse
 from palestra.compat.http import cookie_values, get_response_json, raise_for_status
 from palestra.compat.nemo_gym.base_resources_server import (
     BaseRunRequest,

@@ -5,7 +5,8 @@ from typing import Any
 from aiohttp import ClientResponse, ClientResponseError, ClientSession
 from pydantic import BaseModel, ConfigDict
 
-from palestra.compat.client import ServerClient, get_server_url
+from palestra.compat.addresses import get_server_url
+from palestra.compat.client import ServerClient
 from palestra.compat.http import (
     get_response_json,
     global_client,
