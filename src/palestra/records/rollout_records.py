@@ -28,6 +28,7 @@ from palestra.rollouts import announcement_of, ask_collection, import_advice, wh
 from palestra.schema import (
     CREATE_PARAMS,
     FAILURE_CLASS,
+    INSTRUCTION_ROLES,
     JUDGE_EVALUATIONS,
     JUDGE_QUESTION,
     REWARD_COMPONENTS,
@@ -52,7 +53,6 @@ _PROTOCOL: Final = frozenset(
     {TASK_INDEX, ROLLOUT_INDEX, CREATE_PARAMS, REWARD_COMPONENTS, "reward", "response", "agent_ref"}
 )
 
-_OF_THE_SYSTEM: Final = frozenset({"system", "developer"})
 _MESSAGE: Final = re.compile(r'"message": ?"((?:[^"\\]|\\["\\/bfnrt])*)"')
 """The message of an error in JSON, which may be cut off after it."""
 
@@ -148,7 +148,7 @@ class RolloutRecord:
             return []
         return [
             JudgedQuestion(
-                [entry for entry in prompt_entries(fields) if entry.kind not in _OF_THE_SYSTEM],
+                [entry for entry in prompt_entries(fields) if entry.kind not in INSTRUCTION_ROLES],
                 output_entries(fields),
                 str(fields.get("verdict_label") or ""),
             )

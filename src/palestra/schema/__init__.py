@@ -33,6 +33,8 @@ from palestra.schema.encoding import (
     to_plain,
 )
 from palestra.schema.items import (
+    INSTRUCTION_ROLES,
+    PROMPT_ROLES,
     ContentPart,
     FunctionCall,
     FunctionCallOutput,
@@ -242,6 +244,7 @@ __all__ = [
     "FORCE",
     "GENERATION_IDS",
     "INPUTS_ENDING",
+    "INSTRUCTION_ROLES",
     "JSON_TYPE",
     "JUDGE_EVALUATIONS",
     "JUDGE_QUESTION",
@@ -252,6 +255,7 @@ __all__ = [
     "ONE_ARRAY",
     "OUTSIDE_REWARD_RULES",
     "PREVIOUS_REWARD",
+    "PROMPT_ROLES",
     "RETRIABLE",
     "RETRIABLE_CLASSES",
     "REVERIFY_COMMAND",

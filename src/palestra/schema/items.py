@@ -9,7 +9,7 @@ checked where they are created, so they are not validated again at each server.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -134,6 +134,12 @@ ContentPart = Annotated[
     | Annotated[UnknownPart, Tag("unknown")],
     Discriminator(_part_tag),
 ]
+
+
+INSTRUCTION_ROLES: Final = frozenset({"system", "developer"})
+"""The roles of messages that instruct the model before the user speaks."""
+PROMPT_ROLES: Final = INSTRUCTION_ROLES | {"user"}
+"""The roles of messages that the model reads and did not write."""
 
 
 class Message(Item):

@@ -18,20 +18,19 @@ question quotes the same passages in the same order:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, final
+from typing import Any, Self, final
 
 import orjson
 from pydantic import ValidationError
 
 from palestra.schema.encoding import to_plain
-from palestra.schema.items import WireModel
+from palestra.schema.items import INSTRUCTION_ROLES, WireModel
 from palestra.schema.json_types import JsonObject
 from palestra.schema.responses import Response, ResponseCreateParams
 from palestra.schema.tokens import field_of
 
 JUDGE_EVALUATIONS = "judge_evaluations"
 JUDGE_REPLAY = "_ng_judge_replay"
-_OF_THE_SYSTEM: Final = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def question_text(params: Any) -> str:
     """Return what a request to a judge asks, as text: its messages without those of the system."""
     items = plain_input(to_plain(field_of(params, "input")))
     messages = [item for item in items or () if isinstance(item, Mapping)]
-    texts = (m.get("content") for m in messages if m.get("role") not in _OF_THE_SYSTEM)
+    texts = (m.get("content") for m in messages if m.get("role") not in INSTRUCTION_ROLES)
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 

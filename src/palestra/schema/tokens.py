@@ -10,7 +10,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from palestra.schema.items import FunctionCall, InputItem, Message, OutputItem, Reasoning
+from palestra.schema.items import (
+    PROMPT_ROLES,
+    FunctionCall,
+    InputItem,
+    Message,
+    OutputItem,
+    Reasoning,
+)
 from palestra.schema.responses import Response
 
 TOKEN_FIELDS = (PROMPT_IDS, GENERATION_IDS, LOG_PROBS) = (
@@ -30,7 +37,6 @@ ABOVE_ZERO: Final = 1e-3
 
 _IDS: Final = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
 _OWN = (FunctionCall, Reasoning)
-_READ = frozenset({"user", "system", "developer"})
 _OWN_TYPES = ("function_call", "reasoning")
 
 
@@ -217,7 +223,7 @@ def says_nothing(output: Iterable[Any]) -> bool:
         # What has another form than a message says something.
         if kind not in {None, "message"}:
             return False
-        if field_of(item, "role") not in _READ and _has_text(field_of(item, "content")):
+        if field_of(item, "role") not in PROMPT_ROLES and _has_text(field_of(item, "content")):
             return False
     return True
 

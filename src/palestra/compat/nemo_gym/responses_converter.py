@@ -55,12 +55,18 @@ from palestra.compat.openai_types.responses import (
     NeMoGymResponseUsage,
 )
 from palestra.compat.openai_types.tokens import TOKEN_METADATA_FIELDS, token_metadata_of
-from palestra.schema import TURN_FIELDS, ChatCreateParams, JsonDict, JsonObject, Response, to_plain
+from palestra.schema import (
+    PROMPT_ROLES,
+    TURN_FIELDS,
+    ChatCreateParams,
+    JsonDict,
+    JsonObject,
+    Response,
+    to_plain,
+)
 from palestra.server import completion_from_response, params_from_chat
 
 logger = logging.getLogger("palestra.compat.responses_converter")
-
-_PROMPT_ROLES = frozenset({"user", "system", "developer"})
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -190,7 +196,7 @@ class ResponsesConverter(BaseModel):
                     "tool_call_id": item["call_id"],
                 }
             )
-        elif kind == "message" and item.get("role") in _PROMPT_ROLES:
+        elif kind == "message" and item.get("role") in PROMPT_ROLES:
             state.flush_assistant()
             content = chat_content(item.get("content"))
             state.messages.append({"role": item["role"], "content": content, **_name(item)})
@@ -248,7 +254,7 @@ class ResponsesConverter(BaseModel):
             return [
                 NeMoGymFunctionCallOutput(call_id=call_id, output=output, status="completed"),
             ]
-        if role not in _PROMPT_ROLES:
+        if role not in PROMPT_ROLES:
             raise InexpressibleError(f"the Responses API has no message of the role {role!r}")
         content = responses_content(message.get("content"))
         return [

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from palestra.compat.openai_types.base import field_of
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import INSTRUCTION_ROLES, JsonDict, JsonObject
 
 _WRITTEN_TYPES = frozenset(
     {
@@ -24,7 +24,6 @@ _WRITTEN_TYPES = frozenset(
 )
 """The types of items that the model made, besides assistant messages."""
 
-_INSTRUCTION_ROLES = frozenset({"system", "developer"})
 _CHAT_PARTS = frozenset({"text", "image_url", "input_audio", "audio_url", "video_url", "file"})
 """The types of content parts that a chat has under the same name."""
 
@@ -100,7 +99,7 @@ def with_instructions(instructions: str, messages: list[JsonDict]) -> list[JsonD
 
 def _is_text_instruction(message: JsonObject) -> bool:
     content = message["content"]
-    return message["role"] in _INSTRUCTION_ROLES and (
+    return message["role"] in INSTRUCTION_ROLES and (
         isinstance(content, str) or all(part["type"] == "text" for part in content)
     )
 

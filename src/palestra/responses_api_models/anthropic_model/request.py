@@ -14,6 +14,7 @@ from palestra.responses_api_models.chat import json_setting, wrap_thinking
 from palestra.responses_api_models.chat.request import reasoning_effort, refuse_unsayable
 from palestra.responses_api_models.chat.settings import refuse
 from palestra.schema import (
+    INSTRUCTION_ROLES,
     ContentPart,
     FunctionCall,
     FunctionCallOutput,
@@ -157,7 +158,7 @@ def _conversation(params: ResponseCreateParams) -> JsonDict:
         items = []
     for index, item in enumerate(items):
         pointer = f"/input/{index}"
-        if isinstance(item, Message) and item.role in {"system", "developer"}:
+        if isinstance(item, Message) and item.role in INSTRUCTION_ROLES:
             if messages:
                 _refuse(pointer, f"a {item.role} message only at the beginning")
             system += _heard(item.content, f"{pointer}/content")

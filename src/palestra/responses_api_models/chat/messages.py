@@ -16,6 +16,7 @@ from palestra.responses_api_models.chat.thinking import has_tags, split_thinking
 from palestra.schema import (
     BESIDE_REASONING,
     CALL_SIGNATURE,
+    INSTRUCTION_ROLES,
     ContentPart,
     FunctionCall,
     FunctionCallOutput,
@@ -321,7 +322,7 @@ def _with_instructions(text: str, messages: list[JsonDict]) -> list[JsonDict]:
 
 
 def _is_told_to_the_model(message: JsonObject) -> bool:
-    return message["role"] in {"system", "developer"} and "name" not in message
+    return message["role"] in INSTRUCTION_ROLES and "name" not in message
 
 
 def _with_audio(metadata: JsonObject, messages: list[JsonDict]) -> list[JsonDict]:

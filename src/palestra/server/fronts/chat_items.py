@@ -6,7 +6,14 @@ from typing import Any
 
 import orjson
 
-from palestra.schema import BESIDE_REASONING, CALL_SIGNATURE, JsonDict, block_of_part, thought_in
+from palestra.schema import (
+    BESIDE_REASONING,
+    CALL_SIGNATURE,
+    PROMPT_ROLES,
+    JsonDict,
+    block_of_part,
+    thought_in,
+)
 from palestra.server.fronts.asked import refuse, with_tokens
 
 _NEVER_BACK = {
@@ -30,7 +37,7 @@ def items_from_message(message: JsonDict, pointer: str) -> list[JsonDict]:
         if call_id is None:
             refuse(f"{pointer}/tool_call_id", "the id of the call that this answers")
         return [{"type": "function_call_output", "call_id": call_id, "output": output}]
-    if role not in {"system", "developer", "user"}:
+    if role not in PROMPT_ROLES:
         refuse(f"{pointer}/role", f"system, developer, user, assistant or tool, got {role!r:.40}")
     heard = _heard(content, f"{pointer}/content")
     return [{"type": "message", "role": role, "content": heard, **_name(message)}]
