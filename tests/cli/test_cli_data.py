@@ -264,6 +264,17 @@ def test_rollouts_that_are_made_a_run_can_be_profiled_and_shown(world: World) ->
     assert "reward 1" in world.run("palestra", "show", "old_run.jsonl", "0:1").out
 
 
+def test_fields_that_rollouts_of_one_task_do_not_share_are_named(world: World) -> None:
+    rows = (
+        OLD_ROLLOUT.replace('"reward"', f'"gold": "4", "said": "{said}", "reward"') for said in "ab"
+    )
+    world.write("old.jsonl", "".join(rows))
+
+    done = world.run(*IMPORT_ROLLOUTS.split())
+
+    assert "not in the tasks, because rollouts of one task differ in them: said\n" in done.out
+
+
 def test_tasks_are_not_made_of_rollouts_that_are_taken_as_they_are(world: World) -> None:
     world.write("old.jsonl", OLD_ROLLOUT)
 

@@ -95,6 +95,11 @@ def _import_run(args: ImportArgs, overrides: list[str]) -> int:
     say(
         f"wrote {amount(imported.rollouts, 'rollout')} of {amount(imported.tasks, 'task')} to {run}"
     )
+    if imported.results:
+        say(
+            "not in the tasks, because rollouts of one task differ in them: "
+            f"{', '.join(imported.results)}"
+        )
     say(f"next: {shlex.join(('palestra', 'profile', run))}")
     return 0
 

@@ -46,6 +46,8 @@ class ImportedRun:
     output: Path
     tasks: int
     rollouts: int
+    results: tuple[str, ...] = ()
+    """The fields that are not in the tasks, because rollouts of one task differ in them."""
 
 
 def is_scored_rollout(row: object) -> bool:
@@ -99,7 +101,7 @@ def import_rollouts(
             row = {**line.row, **numbering.indices(line.row)}
             rollouts_file.write(orjson.dumps(row) + b"\n")
             inputs_file.write(orjson.dumps(tasks.input_of(row)) + b"\n")
-    return ImportedRun(output, tasks=len(numbering.repeats), rollouts=numbering.rollouts)
+    return ImportedRun(output, len(numbering.repeats), numbering.rollouts, tasks.differing())
 
 
 @dataclass(slots=True)
@@ -141,6 +143,10 @@ class _TaskFields:
         first = self._values.setdefault(task, digests)
         names = first.keys() | digests.keys()
         self._differing |= {name for name in names if first.get(name) != digests.get(name)}
+
+    def differing(self) -> tuple[str, ...]:
+        """Return the other fields than those of the tasks."""
+        return tuple(sorted(self._differing - {CREATE_PARAMS}))
 
     def input_of(self, row: JsonDict) -> JsonDict:
         """Return the materialized input of a rollout."""
