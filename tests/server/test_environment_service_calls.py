@@ -28,6 +28,11 @@ def defined(folder: Path, body: str, first_line: str = "") -> EnvironmentDefinit
     ("body", "problem"),
     [
         ("return await self.judge.ask(answer)", r"uses self\.judge\.ask, which does not exist"),
+        (
+            "return 'yes' in await self.judge(answer)",
+            r"calls self\.judge\(…\), which is no function",
+        ),
+        ("return await self.sandbox(answer)", r"calls self\.sandbox\(…\), which is no function"),
         ("return await self.judge.chose(answer, more)", "did you mean 'choose'"),
         ("return await self.sandbox.runs(answer)", "did you mean 'run'"),
         (
@@ -67,6 +72,7 @@ def test_the_hint_of_a_wrong_call_is_one_that_works(tmp_path: Path) -> None:
         "return await self.sandbox.run(answer, stdin='4', limits=None)",
         "return await self.sandbox.run(answer, **more)",
         "async with self.sandbox.converse(answer, rests=True): pass",
+        "return more.judge(answer)",
     ],
 )
 def test_a_call_that_fits_is_accepted(tmp_path: Path, body: str) -> None:

@@ -51,6 +51,14 @@ def _problems(node: ast.AST) -> Iterator[tuple[str, str, str]]:
                     f"uses self.{service}.{method}, which does not exist{near}",
                     f"its methods: {', '.join(methods)}; such as: {_example(service)}",
                 )
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=service)) if (
+            owner == SELF and service in _SERVICES
+        ):
+            yield (
+                service,
+                f"calls self.{service}(…), which is no function",
+                f"such as: {_example(service)}",
+            )
         case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=service), attr=method)):
             function = getattr(_SERVICES.get(service), method, None)
             if (
