@@ -9,6 +9,7 @@ import pytest
 
 from palestra.errors import InputDataError
 from palestra.rollouts import Manifest, differences, read_manifest, semantics_of
+from palestra.rollouts.manifest import semantic_differences
 
 
 def manifest(**semantics: Any) -> Manifest:
@@ -85,6 +86,32 @@ def test_of_long_values_the_part_where_they_differ_is_shown() -> None:
 
 def semantics(**settings: Any) -> dict[str, Any]:
     return semantics_of({"m": ("responses_api_models", "openai_model", settings)}, {"prompt": None})
+
+
+def of_file(path: str, digest: str = "0f" * 32, **extra: Any) -> dict[str, Any]:
+    """The semantics of a run of an environment in one file."""
+    environment = ("resources_servers", "environment_file", {"path": path, "level": 1})
+    agent = ("responses_api_agents", "environment_agent", {"resources_server": {"name": "sums"}})
+    instances = {"sums": environment, "sums_agent": agent}
+    return semantics_of(instances, {"code": {"sums": {"sums.py": digest}}, **extra})
+
+
+def test_the_folder_of_an_environment_file_may_differ_and_its_code_may_not() -> None:
+    old = of_file("/home/me/sums.py")
+
+    assert semantic_differences(old, of_file("/home/me/old/../sums.py"), ["sums_agent"]) == []
+    assert semantic_differences(old, of_file("/home/me/b.py"), ["sums_agent"]) == [
+        "servers.sums.settings.path: 'sums.py' -> 'b.py'"
+    ]
+    assert semantic_differences(old, of_file("/other/sums.py", "1f" * 32), ["sums_agent"]) == [
+        "code.sums.sums.py: it has changed since"
+    ]
+
+
+def test_the_folder_counts_where_no_code_is_recorded() -> None:
+    old, new = of_file("/a/sums.py", code={}), of_file("/b/sums.py", code={})
+
+    assert len(semantic_differences(old, new, ["sums_agent"])) == 1
 
 
 def test_operational_settings_are_no_semantics() -> None:

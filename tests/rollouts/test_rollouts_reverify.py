@@ -655,6 +655,17 @@ def test_a_beginning_made_by_another_verifier_is_not_continued(tmp_path: Path) -
     assert not folder.paths.partial.exists()
 
 
+def test_a_beginning_goes_on_after_the_verifiers_file_was_moved(tmp_path: Path) -> None:
+    def verifiers(path: str) -> dict[str, Any]:
+        server = {"implementation": "environment_file", "settings": {"path": path}}
+        return {"servers": {"toy": server}, "code": {"toy": {"toy.py": "0f" * 32}}}
+
+    folder = Folder(tmp_path, ROWS)
+    result = folder.reverify(verifiers=verifiers("/old/toy.py"))
+
+    assert folder.reverify(resume=True, verifiers=verifiers("/new/toy.py")) == result
+
+
 def test_a_second_one_that_overwrites_is_refused_and_touches_nothing(tmp_path: Path) -> None:
     folder = Folder(tmp_path, [stored(0), stored(1)])
     origin = origin_of(folder)

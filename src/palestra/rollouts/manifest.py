@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from palestra.config import ENVIRONMENT_FILE
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.lineage import SelectedFrom
@@ -273,6 +274,7 @@ def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[st
     not reach. Another setting of a server always counts, because code can call a server that no
     setting names. Every server counts when the new fleet has none of these agents.
     """
+    old, new = without_folders(old), without_folders(new)
     reached = reached_servers(new, agents)
     if not reached:
         return differences(old, new)
@@ -280,6 +282,21 @@ def semantic_differences(old: JsonObject, new: JsonObject, agents: Collection[st
     came_or_went = set(servers_in(old)) ^ set(servers_in(new))
     left_out = came_or_went - reached
     return differences(_without(old, left_out), _without(new, left_out))
+
+
+def without_folders(semantics: JsonObject) -> JsonObject:
+    """Return the semantics without the folders of environments in one file: their code counts, which
+    has digests, and a project may be moved or named in another way.
+    """
+    codes, servers = semantics.get("code"), servers_in(semantics)
+    own_names = codes.keys() & servers.keys() if isinstance(codes, Mapping) else ()
+    shortened = {
+        name: {**server, "settings": {**settings, "path": Path(str(settings["path"])).name}}
+        for name in own_names
+        if (server := servers[name]).get("implementation") == ENVIRONMENT_FILE
+        and "path" in (settings := server.get("settings") or {})
+    }
+    return {**semantics, "servers": {**servers, **shortened}} if shortened else semantics
 
 
 def servers_in(semantics: JsonObject) -> JsonObject:

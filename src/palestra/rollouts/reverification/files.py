@@ -16,7 +16,7 @@ import orjson
 
 from palestra.errors import CallError, InputDataError, KnownCause, Outcome, Phrase, RowIdentity
 from palestra.rollouts.journal import JournalFailed, being_written, repair, write_json
-from palestra.rollouts.manifest import Manifest, differences
+from palestra.rollouts.manifest import Manifest, differences, without_folders
 from palestra.rollouts.results import described
 from palestra.rollouts.stale import StaleRun
 from palestra.schema import (
@@ -117,6 +117,14 @@ class Origin:
         read_back: JsonDict = orjson.loads(orjson.dumps(fields, default=str))
         return read_back
 
+    def changes_since(self, stored: JsonObject) -> list[str]:
+        """Return the differences from a stored origin, one line each."""
+        old, new = (
+            {**origin, "verifiers": without_folders(origin.get("verifiers") or {})}
+            for origin in (stored, self.as_json())
+        )
+        return differences(old, new)
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -194,7 +202,7 @@ def _begin_state(partial: "Partial", origin: Origin, *, resume: bool, version: s
         _write_manifest(paths, origin, None, version)
         return Begun(partial, notices)
     manifest = read_manifest(paths.manifest)
-    changed = differences(manifest["made_from"], origin.as_json())
+    changed = origin.changes_since(manifest["made_from"])
     if changed:
         raise StaleRun(
             f"{paths.output} was made from something else:\n  " + "\n  ".join(changed),
