@@ -439,11 +439,21 @@ def test_the_run_may_stand_without_its_flag(world: World) -> None:
 def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
     world: World,
 ) -> None:
+    (world.folder / "out").mkdir()
+    world.write("out/run.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
+
     done = world.run("palestra", "reverify", "out/run.jsonl", "lenient.py")
 
     assert done.refused() == (
         "error: --output is required\n"
-        "hint: palestra reverify out/run.jsonl lenient.py --output run_reverified.jsonl\n"
+        "hint: palestra reverify out/run.jsonl lenient.py --output out/run_reverified.jsonl\n"
+    )
+
+
+def test_of_a_run_that_is_not_there_no_output_is_asked_for(world: World) -> None:
+    assert (
+        "error: there is no run gone.jsonl\n"
+        in world.run("palestra", "reverify", "gone.jsonl").refused()
     )
 
 

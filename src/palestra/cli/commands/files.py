@@ -19,8 +19,9 @@ from palestra.cli.flags import (
     with_configs,
 )
 from palestra.config import NamedFile, mask_line
-from palestra.errors import ConfigError, Phrase
+from palestra.errors import ConfigError, InputDataError, PalestraError, Phrase
 from palestra.programs import is_bare
+from palestra.system import shown
 
 _ENVIRONMENT_FLAGS: Final = frozenset({"--environment", "-e", "--config", "-c"})
 _SETTINGS_OF_NEMO_GYM: Final = {
@@ -127,9 +128,18 @@ def _run_among(flags: Flags, setting: str, words: Sequence[str]) -> str:
     return next((w for w in words if is_bare(w) and NamedFile.parse(w) is None), "")
 
 
-def _without_output(rollouts: Path) -> ConfigError:
-    """Return the error of a `reverify` without an output, with the whole command."""
-    stem = rollouts.name.removesuffix(".gz").removesuffix(".jsonl")
+def _without_output(rollouts: Path) -> PalestraError:
+    """Return the error of a `reverify` without an output, with the whole command; of a run that is not
+    there, that.
+    """
+    from palestra.rollouts import outputs_of, unused_reverified
+
+    output = rollouts
+    try:
+        output = outputs_of(rollouts)[0]
+    except InputDataError as error:
+        if not rollouts.exists():
+            return error
     typed = [mask_line(word) for word in sys.argv[1:] if word]
     names_environment = any(
         word.partition("=")[0] in _ENVIRONMENT_FLAGS or "config_paths" in word for word in typed
@@ -139,7 +149,7 @@ def _without_output(rollouts: Path) -> ConfigError:
         from palestra.analysis import environment_options
 
         environment = environment_options(rollouts)
-    words = ["palestra", *typed, "--output", f"{stem}_reverified.jsonl", *environment]
+    words = ["palestra", *typed, "--output", shown(unused_reverified(output)), *environment]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 
 
