@@ -182,6 +182,9 @@ def test_a_misspelt_column_names_the_nearest_one(tmp_path: Path) -> None:
         ("t.xls", "", "not a format that can be imported"),
         ("t.csv", "question\n", "has no rows"),
         ("t.json", "5", "neither a list of objects nor an object"),
+        ("t.json", '[\n{"q": "x"},\n]', "not JSON, line 2, column 11: trailing comma"),
+        ("t.json", "[{'q': 'x'}]", "not JSON, line 1, column 3: unexpected character"),
+        ("t.json", '[{"q": NaN}]', "not JSON, line 1, column 8: .* expected a JSON value"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(
@@ -189,6 +192,17 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(
 ) -> None:
     with pytest.raises(InputDataError, match=said):
         imported(written(tmp_path / name, text))
+
+
+@pytest.mark.parametrize(("name", "text"), [("t.csv", 'a\n"x'), ("t.json", "[{}, ]")])
+def test_a_broken_file_that_is_compressed_is_named_as_it_was(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+
+    with pytest.raises(InputDataError, match=str(packed)):
+        imported(packed)
 
 
 @pytest.mark.parametrize(

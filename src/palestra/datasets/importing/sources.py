@@ -103,7 +103,11 @@ def _unpacked(path: Path, suffix: str, reader: Callable[[Path], Records]) -> Rec
         plain = Path(folder) / f"rows{suffix}"
         with open_rows(path) as packed, plain.open("wb") as file:
             shutil.copyfileobj(packed, file)
-        yield from reader(plain)
+        try:
+            yield from reader(plain)
+        except InputDataError as error:
+            message = error.message.replace(str(plain), str(path))
+            raise InputDataError(message, hint=error.hint, cause=error.cause) from None
 
 
 def write_lines(path: Path, output: IO[bytes]) -> None:
@@ -134,7 +138,12 @@ def _json(path: Path) -> Records:
     text = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         records: object = orjson.loads(text)
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
+        if text.lstrip().startswith(b"["):
+            text.decode()  # what is not UTF-8 is said as of every file
+            raise InputDataError(
+                f"{path} is not JSON, line {error.lineno}, column {error.colno}: {error.msg}"
+            ) from None
         yield from _lines(path)  # many a .json holds a row a line
         return
     if key := repeated_key(text, records):
