@@ -12,7 +12,7 @@ import pytest
 from author_servers import ask, error_of, server_of, turn
 from palestra.errors import VerifierError, to_body
 from palestra.schema import VerifyRequest, VerifyResponse
-from palestra.server import AuthorsPlace, ResourcesServer
+from palestra.server import AuthorsPlace, ResourcesServer, error_text
 
 
 class Unprintable(Exception):
@@ -71,6 +71,14 @@ def handled_signal() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def test_of_a_long_text_a_message_has_the_beginning_and_the_end() -> None:
+    message = error_text(ValueError(f"no number: {'1.' * 5000} at the end"))
+
+    assert message.startswith("ValueError: no number: 1.1.")
+    assert message.endswith("1. at the end (10022 characters)")
+    assert len(message) < 1100
 
 
 def test_a_ctrl_c_is_no_failure_of_the_verifier() -> None:

@@ -9,7 +9,13 @@ from palestra.conformance.answers import guesses, spoken
 from palestra.conformance.cases import Case, ExaminationLimits
 from palestra.conformance.judging import WORDS, Script
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player
-from palestra.conformance.report import CheckResult, Status, VerifierFault, shortened
+from palestra.conformance.report import (
+    LONGEST_PROBLEM,
+    CheckResult,
+    Status,
+    VerifierFault,
+    shortened,
+)
 from palestra.errors import JudgeFailure, PalestraError
 from palestra.schema import JsonObject, Response
 from palestra.server import ResourcesServer, RewardRules, error_text
@@ -41,6 +47,7 @@ class ProbedAnswer:
 
     def finding(self, problem: str) -> VerifierFault:
         """Return a finding that describes what went wrong with this answer."""
+        problem = shortened(problem, LONGEST_PROBLEM)
         return VerifierFault(self.number, self.kind, problem, shortened(spoken(self.response)))
 
 

@@ -9,6 +9,8 @@ from palestra.schema import JsonDict, JsonObject
 
 SHOWN = 160
 """The longest answer, in characters, that a finding quotes whole."""
+LONGEST_PROBLEM = 400
+"""The longest problem, in characters, that a finding states whole."""
 
 
 class Status(StrEnum):
@@ -115,9 +117,9 @@ def grouped(findings: Iterable[VerifierFault]) -> list[list[VerifierFault]]:
     return list(groups.values())
 
 
-def shortened(text: str) -> str:
-    """Return the beginning and the end of an answer, as a finding quotes it."""
-    if len(text) <= SHOWN:
+def shortened(text: str, most: int = SHOWN) -> str:
+    """Return the beginning and the end of a text, as a finding quotes it. `most`: characters."""
+    if len(text) <= most:
         return text
-    half = SHOWN // 2
+    half = most // 2
     return f"{text[:half]} … {text[-half // 2 :]} ({len(text)} characters)"

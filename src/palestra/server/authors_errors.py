@@ -20,6 +20,8 @@ ESCAPES = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 """Exceptions that a server's code may raise and that must not reach its callers: `sys.exit` in a
 verifier would end the whole run, and a cancelled await inside the code would lose the rollout."""
 
+LONGEST_TEXT: Final = 1000
+"""The most characters of an exception's text in a message, but for what stands in its middle."""
 _REJECTIONS = (ValidationError, ResponseValidationError)
 
 TIME_LIMIT: Final = "rollout_timeout (of reverify and verify-env: timeout)"
@@ -90,13 +92,29 @@ def _rejection(error: ValidationError | ResponseValidationError) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and text of an exception, such as `KeyError: 'x'`."""
+    """Return the type and text of an exception for a message, such as `KeyError: 'x'`."""
     error = raised_by_author(error)
     return named_text(type(error).__name__, text_of(error))
 
 
 def named_text(kind: str, text: str) -> str:
-    """Return the type and text of an exception; its type alone when it has no text."""
+    """Return the type and text of an exception for a message; its type alone when it has no text.
+
+    Of a long text the beginning and the end: `float(answer)` quotes the whole answer.
+    """
+    if len(text) > LONGEST_TEXT:
+        ends = f"{text[: LONGEST_TEXT * 3 // 4]} … {text[-LONGEST_TEXT // 4 :]}"
+        text = f"{ends} ({len(text)} characters)"
+    return _of_kind(kind, text)
+
+
+def whole_error_text(error: BaseException) -> str:
+    """Return the type and text of an exception, not shortened, as a model reads it."""
+    error = raised_by_author(error)
+    return _of_kind(type(error).__name__, text_of(error))
+
+
+def _of_kind(kind: str, text: str) -> str:
     return f"{kind}: {text}" if text else kind
 
 

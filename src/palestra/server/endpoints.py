@@ -57,10 +57,10 @@ from palestra.server.authors_errors import (
     AWAIT,
     ESCAPES,
     UnfitResult,
-    error_text,
     stops_this_task,
     text_of,
     unawaited_call,
+    whole_error_text,
 )
 from palestra.server.published import published_schema
 from palestra.server.return_types import promised_value
@@ -373,12 +373,12 @@ class Endpoint:
             isinstance(error, HTTPException)
             and error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
         ):
-            return tool_error(error_text(error))
+            return tool_error(whole_error_text(error))
         self._on_error(self.path, error)
         self._sessions.open(session_id).note_fault(ToolFault.of(self.path, error))
         if isinstance(error, UnfitResult):
             return tool_error(f"{self.path.removeprefix('/')} {error}")
-        return tool_error(error_text(error))
+        return tool_error(whole_error_text(error))
 
     def _parse(self, body: Any) -> Any:
         model = self._body_model
