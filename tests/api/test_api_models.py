@@ -221,6 +221,8 @@ def test_several_models_are_listed_to_choose_from(monkeypatch: pytest.MonkeyPatc
         ("opnai", "'opnai' is neither", "did you mean openai:NAME?"),
         ("locla", "'locla' is neither", "did you mean local?"),
         ("http://h:1/v1", "is a URL without a provider", "--model vllm:http://h:1/v1"),
+        ("localhost:8000/v1", "without a provider", "--model vllm:http://localhost:8000/v1"),
+        ("node7:8000", "is a URL without a provider", "--model vllm:http://node7:8000"),
         ("vllm:127.0.0.1:1/v1", "has no valid URL", "--model vllm:http://127.0.0.1:1/v1"),
         ("vllm:m@node-1:8000", "has no valid URL", "--model vllm:m@http://node-1:8000"),
         ("vllm:http://h/v1#m", "stands before the URL", "--model vllm:m@http://h/v1"),

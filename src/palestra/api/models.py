@@ -227,10 +227,11 @@ def refuse_misspelt_provider(text: str) -> None:
 def _unknown(text: str, providers: Mapping[str, Provider], context: ModelContext) -> ConfigError:
     """Return the error for a name that is neither of a provider nor of an instance."""
     option, (name, colon, _) = context.option, text.partition(":")
-    if text.startswith(_URL):
+    if text.startswith(_URL) or _HOST_AND_PORT.fullmatch(text):
+        url = text if text.startswith(_URL) else f"http://{text}"
         return ConfigError(
             f"{option} {text!r} is a URL without a provider",
-            hint=f"{option} vllm:{text} for an endpoint of Chat Completions",
+            hint=f"{option} vllm:{url} for an endpoint of Chat Completions",
         )
     if colon:
         return ConfigError(
