@@ -116,8 +116,8 @@ def test_rows_are_not_written_into_the_template_of_their_prompt(
     world: World, command: tuple[str, ...]
 ) -> None:
     world.write("rows.jsonl", '{"q": "1 + 2 = ?"}\n')
-    world.write("prompt.yaml", 'user: "{q}"\n')
+    world.write("prompt.jsonl", 'user: "{q}"\n')
 
-    message = refused(world, *command, "--prompt", "prompt.yaml", "--output", "prompt.yaml")
+    message = refused(world, *command, "--prompt", "prompt.jsonl", "--output", "prompt.jsonl")
 
-    assert "prompt.yaml would replace its own source" in message
+    assert "prompt.jsonl would replace its own source" in message
