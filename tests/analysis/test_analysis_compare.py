@@ -24,6 +24,8 @@ from palestra.analysis.comparison.result import judge_comparison
 from palestra.analysis.fingerprints import fingerprints
 from palestra.analysis.views import best_of_k, mean_of_present
 from palestra.errors import ConfigError, InputDataError
+from palestra.rollouts import Manifest
+from palestra.schema import RunPaths
 
 SOLVED = {task: [1.0, 1.0] for task in range(12)}
 FAILED = {task: [0.0, 0.0] for task in range(12)}
@@ -417,6 +419,26 @@ def test_shards_and_packed_files_make_a_side(tmp_path: Path) -> None:
 
     assert pair_tasks(whole, shards).tasks == list(range(12))
     assert shards.fingerprints == whole.fingerprints
+
+
+@pytest.mark.parametrize(("edited", "notices"), [("0f" * 32, 0), ("1f" * 32, 1)])
+def test_a_verifier_that_was_edited_between_the_runs_is_a_notice(
+    tmp_path: Path, edited: str, notices: int
+) -> None:
+    digests = {"a": "0f" * 32, "b": edited}
+    for name, digest in digests.items():
+        run = RunPaths(write_run(tmp_path / name, SOLVED))
+        server = {"type": "resources_servers", "implementation": "mail", "settings": {}}
+        code = {"mail": {"app.py": digest, "rules.py": "0f" * 32}}
+        Manifest("", {"servers": {"mail": server}, "code": code}, 24, 12, "1").write(run.manifest)
+    one, other = (load_side(tmp_path / name / "rollouts.jsonl", name=name) for name in digests)
+
+    found = comparison_of(one, other, pair_tasks(one, other)).notices
+
+    assert [n for n in found if "the code of mail is not the same in A and B (app.py)" in n] == [
+        n for n in found if "code" in n
+    ]
+    assert len([n for n in found if "code" in n]) == notices
 
 
 def test_a_difference_inside_a_nested_field_is_seen(tmp_path: Path) -> None:

@@ -450,6 +450,19 @@ def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
     )
 
 
+def test_a_table_is_no_file_of_inputs(world: World) -> None:
+    world.write("lenient.py", LENIENT)
+    world.write("r.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
+    world.write("rows.csv", "question,expected\n2 + 2?,4\n")
+
+    message = world.run(
+        *("palestra", "reverify", "r.jsonl", "--inputs", "rows.csv"),
+        *("--output", "x.jsonl", "--environment", "lenient.py"),
+    ).refused()
+
+    assert "--inputs takes rows of JSON lines, and rows.csv is a table" in message
+
+
 def test_of_a_run_that_is_not_there_no_output_is_asked_for(world: World) -> None:
     assert (
         "error: there is no run gone.jsonl\n"

@@ -44,7 +44,6 @@ class RunHead:
     @classmethod
     def of(cls, manifest: Manifest) -> "RunHead":
         """Return the head of the run with this manifest."""
-        semantics, verifiers = manifest.semantics, resources_servers(manifest)
         return cls(
             environment=", ".join(environments_of(manifest)),
             model=model_of(manifest),
@@ -54,11 +53,7 @@ class RunHead:
             version=manifest.version,
             command=manifest.command,
             settings=dict(_settings_that_matter(manifest)),
-            verifier=", ".join(
-                _digest_text(digests)
-                for name, digests in (_object(semantics.get("code"))).items()
-                if name in verifiers
-            ),
+            verifier=", ".join(map(_digest_text, _verifiers_code(manifest).values())),
             selected_from=", ".join(map(str, manifest.selected_from)),
         )
 
@@ -79,11 +74,7 @@ def run_head(rollouts: Sequence[Path]) -> RunHead:
     only the time is known: that at which the inputs were written.
     """
     paths = RunPaths(rollouts[0])
-    try:
-        manifest = read_manifest(paths.manifest)
-    except InputDataError:
-        verifiers = manifest_of_verifiers(paths.output)
-        manifest = verifiers or Manifest("", {}, 0, 0, "")
+    manifest = _manifest_of(paths)
     head = RunHead.of(manifest)
     if not head.model and head.environment:
         head = replace(head, model=_model_of_rows(paths.output))
@@ -93,6 +84,27 @@ def run_head(rollouts: Sequence[Path]) -> RunHead:
     if not manifest.version or inputs is None:
         return head
     return replace(head, started_at=_time(inputs.stat().st_mtime))
+
+
+def _manifest_of(paths: RunPaths) -> Manifest:
+    """Return the manifest of a run, else what its re-verification records; empty without either."""
+    try:
+        return read_manifest(paths.manifest)
+    except InputDataError:
+        return manifest_of_verifiers(paths.output) or Manifest("", {}, 0, 0, "")
+
+
+def verifiers_code(rollouts: Path) -> Mapping[str, Any]:
+    """Return the digests of the code of a run's environments, by their names; not of code that ships
+    with Palestra.
+    """
+    return _verifiers_code(_manifest_of(RunPaths(rollouts)))
+
+
+def _verifiers_code(manifest: Manifest) -> Mapping[str, Any]:
+    verifiers = resources_servers(manifest)
+    codes = _object(manifest.semantics.get("code"))
+    return {name: digests for name, digests in codes.items() if name in verifiers}
 
 
 def _model_of_rows(rollouts: Path) -> str:

@@ -25,7 +25,7 @@ from palestra.api.models import ModelContext, judge_config, judges_of, policy_en
 from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
-from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
+from palestra.errors import ConfigError, InputDataError, KnownCause, Phrase, ServerDied
 from palestra.rollouts import (
     Begun,
     Checked,
@@ -71,6 +71,7 @@ from palestra.settings import (
 )
 from palestra.system import shown
 
+_TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 SAY_EVERY_S: Final = 5.0
 
 
@@ -305,8 +306,15 @@ def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRo
 
 
 def _inputs(args: ReverifyArgs) -> tuple[Path, ...]:
-    """Return the files of task rows that the user named."""
-    return () if args.inputs is None else existing_paths(args.inputs)
+    """Return the files of task rows that the user named. Raises InputDataError: one is a table."""
+    paths = () if args.inputs is None else existing_paths(args.inputs)
+    table = next((path for path in paths if Path(bare_name(path)).suffix in _TABLES), None)
+    if table is not None:
+        raise InputDataError(
+            Phrase("--inputs takes rows of JSON lines, and {file} is a table", file=table.name),
+            hint=Phrase("leave it out, and the inputs beside the run are read"),
+        )
+    return paths
 
 
 def _own_inputs(args: ReverifyArgs) -> Path:

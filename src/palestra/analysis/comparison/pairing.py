@@ -1,14 +1,16 @@
 """Pairs the tasks of two runs; raises InputDataError for tasks whose rows are not the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from palestra.analysis.fingerprints import Fingerprints, fingerprints, sampling, task_fields
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.load import load_run
+from palestra.analysis.run_head import verifiers_code
 from palestra.analysis.samples import sample_reader
 from palestra.analysis.sources import rollout_files, without_inputs
 from palestra.errors import InputDataError
@@ -25,6 +27,8 @@ class ComparedRun:
     """The rollouts as the user gave them: a file, or a glob of shards."""
     frame: RunFrame
     fingerprints: Fingerprints
+    code: Mapping[str, Any] = field(default_factory=dict)
+    """The digests of the environments' code, by their names."""
 
 
 def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) -> ComparedRun:
@@ -49,7 +53,9 @@ def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) 
 
 def side_of(frame: RunFrame, rollouts: Path | str, *, name: str) -> ComparedRun:
     """Return a run that is loaded as one side of a comparison."""
-    return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files))
+    files = frame.rollout_places.files
+    code = verifiers_code(files[0]) if files else {}
+    return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files), code)
 
 
 def refuse_shared_files(runs: list[str]) -> None:
