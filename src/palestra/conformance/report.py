@@ -117,9 +117,9 @@ def grouped(findings: Iterable[VerifierFault]) -> list[list[VerifierFault]]:
     return list(groups.values())
 
 
-def shortened(text: str, most: int = SHOWN) -> str:
-    """Return the beginning and the end of a text, as a finding quotes it. `most`: characters."""
-    if len(text) <= most:
+def shortened(text: str, limit: int = SHOWN) -> str:
+    """Return the beginning and the end of a text, as a finding quotes it. `limit`: characters."""
+    if len(text) <= limit:
         return text
-    half = most // 2
+    half = limit // 2
     return f"{text[:half]} … {text[-half // 2 :]} ({len(text)} characters)"
