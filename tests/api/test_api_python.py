@@ -662,7 +662,14 @@ def test_a_class_of_a_cell_is_an_environment(
     assert (run.environment, run.mean_reward) == ("tiny_sums", 1.0)
 
 
-@pytest.mark.parametrize("call", ["palestra.evaluate({})", "asyncio.run(palestra.aevaluate({}))"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "palestra.evaluate({})",
+        "asyncio.run(palestra.aevaluate({}))",
+        "async def main(): palestra.evaluate({})\nasyncio.run(main())",
+    ],
+)
 def test_a_file_that_evaluates_another_one_while_it_is_imported_is_refused(
     shelf: Path, model: str, tmp_path: Path, call: str
 ) -> None:

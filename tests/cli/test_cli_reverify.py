@@ -450,17 +450,60 @@ def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
     )
 
 
-def test_a_table_is_no_file_of_inputs(world: World) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.csv", "question,expected\nHow many?,5\n"),
+        ("rows.jsonl", '{"question": "How many?", "expected": "5"}\n'),
+    ],
+)
+def test_corrected_data_of_an_environment_in_one_file_wins(
+    world: World, name: str, text: str
+) -> None:
     world.write("lenient.py", LENIENT)
+    params = {"input": [{"role": "user", "content": "How many?"}]}
+    row = {**stored(0, "it is 5", expected="4", **KEY), "responses_create_params": params}
+    task = {field: row[field] for field in row if field not in ("response", "reward")}
+    world.write("r.jsonl", json.dumps(row) + "\n")
+    world.write("r_materialized_inputs.jsonl", json.dumps(task) + "\n")
+    world.write(name, text)
+
+    done = world.run(
+        *("palestra", "reverify", "r.jsonl", "--environment", "lenient.py"),
+        *("--inputs", name, "--output", "new.jsonl"),
+    )
+
+    assert done.code == 0, done.err
+    scored = json.loads((world.folder / "new.jsonl").read_text())
+    inputs = json.loads((world.folder / "new_materialized_inputs.jsonl").read_text())
+    assert (scored["reward"], scored["expected"], inputs["expected"]) == (1.0, "5", "5")
+
+
+def test_data_that_was_corrected_since_the_run_is_a_warning(world: World) -> None:
+    world.write("lenient.py", LENIENT)
+    params = {"input": [{"role": "user", "content": "2 + 2 = ?"}]}
+    row = {**stored(0, "it is 4", expected="5", **KEY), "responses_create_params": params}
+    task = {field: row[field] for field in row if field not in ("response", "reward")}
+    world.write("r.jsonl", json.dumps(row) + "\n")
+    world.write("r_materialized_inputs.jsonl", json.dumps(task) + "\n")
+
+    done = world.run(
+        "palestra", "reverify", "r.jsonl", "--environment", "lenient.py", "--output", "new.jsonl"
+    )
+
+    assert "1 task of the environment has another expected today than in the run" in done.err
+
+
+def test_rows_without_a_prompt_are_no_inputs_of_another_environment(world: World) -> None:
     world.write("r.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
     world.write("rows.csv", "question,expected\n2 + 2?,4\n")
 
     message = world.run(
         *("palestra", "reverify", "r.jsonl", "--inputs", "rows.csv"),
-        *("--output", "x.jsonl", "--environment", "lenient.py"),
+        *("--output", "x.jsonl", "--environment", "mcqa"),
     ).refused()
 
-    assert "--inputs takes rows of JSON lines, and rows.csv is a table" in message
+    assert "rows.csv has rows without a prompt" in message
 
 
 def test_of_a_run_that_is_not_there_no_output_is_asked_for(world: World) -> None:

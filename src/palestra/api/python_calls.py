@@ -103,6 +103,7 @@ def evaluate(
     continues it.
     """
     __tracebackhide__ = True
+    refuse_in_import("evaluate")  # also here: inside a running loop, another thread does the rest
     return run_blocking(
         aevaluate(
             environment,
@@ -232,6 +233,7 @@ def collect(
     such as `++NAME.key=value`. The other parameters and the errors are those of `evaluate`.
     """
     __tracebackhide__ = True
+    refuse_in_import("collect")
     return run_blocking(
         acollect(
             configs,

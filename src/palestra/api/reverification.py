@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,19 @@ from palestra.api.fleet_connection import (
     unless,
 )
 from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint
+from palestra.api.reverified_tasks import (
+    changed_tasks,
+    has_raw_inputs,
+    named_inputs,
+    own_inputs,
+    scored_rows,
+    taken_from,
+    tasks_of,
+)
 from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
-from palestra.errors import ConfigError, InputDataError, KnownCause, Phrase, ServerDied
+from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
 from palestra.rollouts import (
     Begun,
     Checked,
@@ -65,13 +74,10 @@ from palestra.settings import (
     MODEL_FORMS,
     EvalArgs,
     ReverifyArgs,
-    existing_path,
-    existing_paths,
     load,
 )
 from palestra.system import shown
 
-_TABLES: Final = frozenset({".csv", ".tsv", ".parquet"})
 SAY_EVERY_S: Final = 5.0
 
 
@@ -118,7 +124,9 @@ class PreparedReverification:
                     observer.tell(f"{shown(self.paths.output)} is complete already")
                     return begun_output.finished
                 copy_inputs(
-                    (_inputs(self.args), (_own_inputs(self.args),)), self.paths.materialized_inputs
+                    (named_inputs(self.args), (own_inputs(self.args),)),
+                    self.paths.materialized_inputs,
+                    self.tasks.corrected if isinstance(self.tasks, TaskRows) else None,
                 )
                 return await self._verify(fleet, sessions, origin, begun_output)
 
@@ -128,7 +136,7 @@ class PreparedReverification:
                 fleet.client,
                 self.checked.servers,
                 force=self.args.force,
-                any_failed=has_unscored(RunPaths(_scored(self.args))),
+                any_failed=has_unscored(RunPaths(scored_rows(self.args))),
             )
         except ConfigError as error:
             error.hint = advice_about(self.args.rollouts)(error.hint)
@@ -198,7 +206,7 @@ def prepared_reverification(
     unverified = _unverified(args, observer.tell)
     failures = None if unverified is None else unverified.path
     scored = args.scored or scored_beside(args.rollouts)
-    paths_read = (args.rollouts, *_inputs(args), failures, scored, _own_inputs(args))
+    paths_read = (args.rollouts, *named_inputs(args), failures, scored, own_inputs(args))
     sources = [path for path in paths_read if path is not None]
     check_places(paths, sources, overwrite=args.overwrite, resume=args.resume)
     if not args.rollouts.exists():
@@ -206,7 +214,8 @@ def prepared_reverification(
             f"there are no rollouts at {args.rollouts}",
             hint="relative paths start at the working directory",
         )
-    extra, environment_name = _environment(args, overrides, observer.tell)
+    environment = _environment(args, overrides, observer.tell)
+    extra, environment_name = environment.extra, environment.name
     judged = ModelContext(
         overrides,
         extra.get("config_paths", ()),
@@ -217,7 +226,9 @@ def prepared_reverification(
     config = load(overrides, ng=False, extra=extra, required=())
     for warning in config.warnings:
         observer.tell(f"warning: {warning}")
-    with _tasks(args, config) as tasks:
+    with tasks_of(args, config, environment.rows) as tasks:
+        if (notice := changed_tasks(tasks, environment.rows)) is not None:
+            observer.tell(notice)
         stored = StoredRollouts(
             args.rollouts,
             _routes(config, environment_name, args.rollouts),
@@ -228,7 +239,7 @@ def prepared_reverification(
         )
         checked = stored.check()
         warning = unlike_the_runs(scored or args.rollouts, config, checked.servers)
-        for text in (*filter(None, [warning]), *checked.notices, *_taken_from(tasks)):
+        for text in (*filter(None, [warning]), *checked.notices, *taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
         models = args.fresh_judge or args.judge is not None or unverified is not None
@@ -282,75 +293,34 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
     return answers if args.with_failures else None
 
 
-def _tasks(args: ReverifyArgs, config: ResolvedConfig) -> TaskRows | FoundTaskRows:
-    """Return the task rows from `args.inputs`; without it, from the usual places.
-
-    These are: the run's own inputs, `example.jsonl` in the folder of the rollouts, and the example
-    datasets of the configured agents.
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    """The settings that configure the environment. `name`: if it verifies every row, else None.
+    `rows`: the task rows of an environment in one file.
     """
-    if args.inputs is not None:
-        return TaskRows(*_inputs(args))
-    shipped = [
-        existing_path(str(dataset["jsonl_fpath"]))
-        for agent in config.instances_of(ServerType.AGENT)
-        for dataset in agent.datasets
-        if dataset.get("type") == "example" and dataset.get("jsonl_fpath")
-    ]
-    example_file = args.rollouts.with_name("example.jsonl")
-    others = [
-        path
-        for path in (example_file, *shipped)
-        if path.absolute() != args.rollouts.absolute() and path.suffix != ".py"
-    ]
-    return FoundTaskRows(_own_inputs(args), others)
+
+    extra: JsonDict
+    name: str | None
+    rows: Sequence[JsonDict] = ()
 
 
-def _inputs(args: ReverifyArgs) -> tuple[Path, ...]:
-    """Return the files of task rows that the user named. Raises InputDataError: one is a table."""
-    paths = () if args.inputs is None else existing_paths(args.inputs)
-    table = next((path for path in paths if Path(bare_name(path)).suffix in _TABLES), None)
-    if table is not None:
-        raise InputDataError(
-            Phrase("--inputs takes rows of JSON lines, and {file} is a table", file=table.name),
-            hint=Phrase("leave it out, and the inputs beside the run are read"),
-        )
-    return paths
-
-
-def _own_inputs(args: ReverifyArgs) -> Path:
-    """Return the path of the materialized inputs of the stored run; the file may be missing."""
-    return RunPaths(_scored(args)).materialized_inputs
-
-
-def _scored(args: ReverifyArgs) -> Path:
-    """Return the path of the scored rows of the stored run; the file may be missing."""
-    return args.scored or scored_beside(args.rollouts) or args.rollouts
-
-
-def _taken_from(tasks: TaskRows | FoundTaskRows) -> Iterator[str]:
-    if isinstance(tasks, FoundTaskRows):
-        for path in tasks.used():
-            yield f"what rollouts lack of their tasks is taken from {shown(path.absolute())}"
-
-
-def _environment(
-    args: ReverifyArgs, overrides: list[str], report: Tell
-) -> tuple[JsonDict, str | None]:
-    """Return the settings that configure the environment, and its name if it verifies every row,
-    else None.
-    """
+def _environment(args: ReverifyArgs, overrides: list[str], report: Tell) -> _Environment:
     environment = args.environment
     has_configs = any("config_paths" in item for item in overrides)
     is_file = environment is not None and NamedFile.parse(environment) is not None
     if environment is None or (has_configs and not is_file):
-        return {}, environment
-    target = find_target(EvalArgs(target=environment), overrides, report)
+        return _Environment({}, environment)
+    own_data = args.inputs if is_file and has_raw_inputs(args) else None
+    target = find_target(EvalArgs(target=environment, input=own_data), overrides, report)
+    if own_data is not None and target.empty:
+        raise InputDataError(target.empty)
+    rows = tuple(target.rows or ()) if is_file else ()
     if has_configs:  # the file's own servers, beside those of the configs
-        return {**target.extra}, next(iter(target.extra))
+        return _Environment({**target.extra}, next(iter(target.extra)), rows)
     name = (
         None if environment.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
     )
-    return {**target.extra, "config_paths": list(target.configs)}, name
+    return _Environment({**target.extra, "config_paths": list(target.configs)}, name, rows)
 
 
 def _with_judge(

@@ -156,8 +156,8 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     )
     inputs: Path | None = Field(
         default=None,
-        description="Materialized inputs or tasks, a file or a quoted glob, for fields that the "
-        "rollouts lack.",
+        description="Materialized inputs, tasks, or data of an environment in one file: a file or a "
+        "quoted glob. Their fields win.",
     )
     limit: int | None = Field(default=None, ge=0, description="First n rows; 0 verifies none.")
     only: Annotated[tuple[RolloutName, ...], flag("--only", metavar="TASK:ROLLOUT")] = Field(

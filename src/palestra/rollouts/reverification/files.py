@@ -7,7 +7,7 @@ rows. The last step turns it into the output and the failures file.
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -238,11 +238,16 @@ def _write_manifest(
     )
 
 
-def copy_inputs(candidates: Iterable[Sequence[Path]], target: Path) -> None:
+def copy_inputs(
+    candidates: Iterable[Sequence[Path]],
+    target: Path,
+    corrected: Callable[[JsonDict], JsonDict] | None = None,
+) -> None:
     """Copy the first of these groups of files that has materialized inputs to `target`, whole.
 
-    Nothing is done when there is none, or when `target` exists. Raises JournalFailed: the disk
-    refuses the copy.
+    `corrected`: returns a row as it was verified, where its task was corrected since it was
+    collected. Nothing is done when there is no such group, or when `target` exists. Raises
+    JournalFailed: the disk refuses the copy.
     """
     sources = next(
         (paths for paths in candidates if paths and all(map(_is_materialized, paths))), ()
@@ -254,9 +259,20 @@ def copy_inputs(candidates: Iterable[Sequence[Path]], target: Path) -> None:
             for source in sources:
                 with open_packed(source) as rows:
                     for row in rows:  # the last one may lack its end of line
-                        copy.write(row if row.endswith(b"\n") else row + b"\n")
+                        line = row if corrected is None else _corrected(row, corrected)
+                        copy.write(line if line.endswith(b"\n") else line + b"\n")
     except OSError as error:
         raise JournalFailed(f"{error.filename}: {error.strerror}", hint=_ROOM) from error
+
+
+def _corrected(line: bytes, corrected: Callable[[JsonDict], JsonDict]) -> bytes:
+    """Return the line of a corrected row; `line` itself where nothing changes."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return line
+    new_row = corrected(row)
+    return line if new_row == row else orjson.dumps(new_row)
 
 
 def _is_materialized(path: Path) -> bool:

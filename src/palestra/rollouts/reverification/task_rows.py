@@ -126,6 +126,13 @@ class TaskRows:
             return f"{self._names()} has rows that differ with its prompt"
         return self._read_row(offset)
 
+    def corrected(self, inputs: JsonDict) -> JsonDict:
+        """Return a rollout's materialized inputs with the fields that its task has here."""
+        row = self.row_of(inputs)
+        if not isinstance(row, dict):
+            return inputs
+        return {**inputs, **{k: v for k, v in row.items() if k not in _NOT_OF_THE_TASK}}
+
     def row_of_run(self, rollout: JsonObject) -> JsonDict | None:
         """Return the row with the rollout's indices, if the file holds the inputs of the same run;
         else None.
@@ -203,6 +210,28 @@ class FoundTaskRows:
                 self._used |= dict.fromkeys(file.paths)
                 return row
         return None
+
+    def changed(self, rows: Iterable[JsonObject]) -> tuple[int, tuple[str, ...]]:
+        """Return how many of the task rows have another field than the run's own inputs with their
+        prompt, and the names of these fields.
+        """
+        count, names = 0, dict[str, None]()
+        own = next((file for file in self._files if file.paths == (self._own,)), None)
+        if own is None:
+            return count, ()
+        for row in rows:
+            inputs = own.row_of(row)
+            if not isinstance(inputs, dict):
+                continue
+            fields = orjson.loads(orjson.dumps(row))
+            differing = [
+                name
+                for name, value in fields.items()
+                if name not in _NOT_OF_THE_TASK and name in inputs and inputs[name] != value
+            ]
+            count += bool(differing)
+            names |= dict.fromkeys(differing)
+        return count, tuple(names)
 
     def used(self) -> tuple[Path, ...]:
         """Return the files that have supplied fields so far."""
