@@ -343,8 +343,8 @@ class RunningFleet:
                 misses += 1
         raise RunFailed(
             f"the fleet at {address.url} is gone: its servers do not answer any more",
-            hint="the terminal of `palestra run` says why; start the servers again and continue "
-            "with ++resume_from_cache=true",
+            hint="their terminal says why, unless they were killed from outside; start them again "
+            "and continue with --resume",
         )
 
 

@@ -242,7 +242,8 @@ def prepared_reverification(
         for text in (*filter(None, [warning]), *checked.notices, *taken_from(tasks)):
             observer.tell(text)
         # Of a row whose verification failed no judge's answer is stored.
-        models = args.fresh_judge or args.judge is not None or unverified is not None
+        asks = args.fresh_judge or args.starts_judges or args.judge is not None
+        models = asks or unverified is not None
         names = _needed(config, checked.servers, models=models)
         is_partial = bool(args.only) or args.limit is not None
         unjudged = unverified is not None and unverified.needs_judge and not is_partial

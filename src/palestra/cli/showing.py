@@ -203,6 +203,8 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     )
     if entry.state is api.RunState.STOPPED and not entry.problem:
         notice(how_to_resume(outputs))
+    if entry.problem:
+        notice(f"warning: {entry.problem}")
     line = f"one rollout: palestra show {args.subject} {_a_rollout(args.subject)}"
     try:
         rollouts = [path for path in outputs if path.is_file() and path.stat().st_size]
@@ -219,7 +221,7 @@ def _show_summary(args: ShowArgs, outputs: Sequence[Path]) -> None:
     if groups:
         key = f"{groups[0].task}:{groups[0].rollout}"
         notice(f"one of them: palestra show {args.subject} {key}")
-    else:
+    elif entry.scored:
         notice(line)
 
 

@@ -40,7 +40,7 @@ LOOK_S: Final = 0.05
 BLOCKED_PATH: Final = "/blocked_servers"
 CODE_PATH: Final = "/code"
 START_AGAIN: Final = "start the servers again"
-AGAIN: Final = "continue with ++resume_from_cache=true"
+AGAIN: Final = "continue with --resume"
 
 
 class NoFleet(RunFailed):

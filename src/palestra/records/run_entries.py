@@ -28,6 +28,7 @@ from palestra.rollouts import (
     announcements,
     ask_collection,
     is_being_written,
+    lost_rows,
     output_beside,
     outputs_of,
     read_if_valid,
@@ -161,6 +162,7 @@ def _entry(
         counts = _counts_of(outputs, group, requested, load)
     except PalestraError as error:
         problem = error.message
+    problem = problem or _loss(group)
     running = [live[file] for output in outputs if (file := output.absolute()) in live]
     requested, scored, failed = counts.requested, counts.scored, counts.failed
     if len(running) == len(outputs) == 1:
@@ -183,6 +185,15 @@ def _entry(
         problem=problem,
         selected_from=head.selected_from,
     )
+
+
+def _loss(group: RunManifests) -> str:
+    """Return which file of scored rows is gone that had rollouts; empty when none is."""
+    for path, manifest in group:
+        output = output_beside(path)
+        if manifest is not None and (loss := lost_rows(output, manifest)):
+            return loss
+    return ""
 
 
 def _requested(manifest: Manifest) -> int:
@@ -239,6 +250,8 @@ def _counted(total: GroupSummary, requested: int, failed: int) -> _Counts:
 
 def _profiled(paths: RunPaths, requested: int) -> _Counts | None:
     """Return the counts of a run with one agent from its profile, when that is newer than the run."""
+    if with_compressed(paths.output) is None:
+        return None
     try:
         written_at = paths.agent_metrics.stat().st_mtime_ns
         if any(p.exists() and p.stat().st_mtime_ns > written_at for p in paths.recorded()[:3]):

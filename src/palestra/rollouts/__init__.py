@@ -42,6 +42,7 @@ from palestra.rollouts.manifest import (
     Manifest,
     ShardOf,
     differences,
+    lost_rows,
     read_manifest,
     semantics_of,
 )
@@ -193,6 +194,7 @@ __all__ = [
     "is_scored_rollout",
     "kind_of",
     "load_prompt",
+    "lost_rows",
     "manifest_of_verifiers",
     "materialize",
     "merge",

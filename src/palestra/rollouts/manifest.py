@@ -19,7 +19,14 @@ from palestra.config import ENVIRONMENT_FILE
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.lineage import SelectedFrom
-from palestra.schema import REVERIFY_COMMAND, JsonDict, JsonObject, ReverifyCommand
+from palestra.schema import (
+    REVERIFY_COMMAND,
+    JsonDict,
+    JsonObject,
+    ReverifyCommand,
+    RunPaths,
+    with_compressed,
+)
 
 OPERATIONAL = frozenset(
     {
@@ -164,6 +171,19 @@ class Manifest:
         }
         limit = {"limit": self.limit} if self.knows_limit else {}
         return {**{name: value for name, value in values.items() if value}, **limit}
+
+
+def lost_rows(output: Path, manifest: Manifest) -> str:
+    """Return a clause when the run at `output` had rollouts, and neither its scored rows nor its
+    failures are there; empty otherwise.
+    """
+    files = (output, RunPaths(output).failures)
+    if not manifest.accounted or any(with_compressed(path) is not None for path in files):
+        return ""
+    return (
+        f"{output.name} is missing, with the {manifest.accounted} rollouts that had ended: put it back, "
+        "or --resume runs them again"
+    )
 
 
 def read_manifest(path: Path) -> Manifest:

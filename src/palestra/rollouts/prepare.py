@@ -22,7 +22,7 @@ from palestra.rollouts.expansion import Place
 from palestra.rollouts.folder_lock import alone_in
 from palestra.rollouts.journal import check_free, repair
 from palestra.rollouts.lineage import SelectedFrom, selections
-from palestra.rollouts.manifest import Manifest, ShardOf, read_manifest
+from palestra.rollouts.manifest import Manifest, ShardOf, lost_rows, read_manifest
 from palestra.rollouts.materialize import Materialized, count, materialize, whole_or_absent
 from palestra.rollouts.recorded import (
     AS_IT_WAS,
@@ -191,13 +191,14 @@ def plan(
             return replace(fresh, notices=("\n  ".join(reason), *fresh.notices))
         ended_rollouts = _read_ended(paths, inputs, settings.max_attempts)
     count = f"resuming: {len(ended_rollouts.done)} of {old.requested} rollouts have ended already"
+    loss = f"warning: {lost}" if (lost := lost_rows(paths.output, old)) else ""
     return replace(
         fresh,
         manifest=old,
         accounting=ended_rollouts.accounting,
         done=ended_rollouts.done,
         attempts=ended_rollouts.attempts,
-        notices=(count, *_warnings(settings, inputs)),
+        notices=(*filter(None, (loss,)), count, *_warnings(settings, inputs)),
         resumes=True,
     )
 

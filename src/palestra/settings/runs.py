@@ -170,6 +170,8 @@ class ReverifyArgs(OwnSettings, JsonArgs):
     fresh_judge: bool = Field(
         default=False, description="Ask judges anew; without it, replay answers."
     )
+    starts_judges: bool = False
+    """Whether the judges of the configuration run, for questions whose answer is not stored."""
     judge: Annotated[str | None, flag("--judge")] = Field(
         default=None,
         description=f"The model of every judge: {MODEL_FORMS}. It gives the answers that are "

@@ -46,6 +46,8 @@ class GymReverifyArgs(Settings):
     judge_failed_only: bool = False
     append: bool = False
     with_failures: bool = False
+    judge: str | None = None
+    fresh_judge: bool = False
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
@@ -81,6 +83,10 @@ class GymReverifyArgs(Settings):
             overwrite=self.overwrite,
             resume=self.resume_from_cache,
             with_failures=self.with_failures,
+            judge=self.judge,
+            fresh_judge=self.fresh_judge,
+            # The servers of NeMo Gym store no answers of judges, and ask them each time.
+            starts_judges=True,
         )
 
 
