@@ -435,7 +435,7 @@ def test_a_verifier_that_was_edited_between_the_runs_is_a_notice(
 
     found = comparison_of(one, other, pair_tasks(one, other)).notices
 
-    assert [n for n in found if "the code of mail is not the same in A and B (app.py)" in n] == [
+    assert [n for n in found if "the code of mail is not the same in a and b (app.py)" in n] == [
         n for n in found if "code" in n
     ]
     assert len([n for n in found if "code" in n]) == notices

@@ -78,7 +78,11 @@ from palestra.analysis.report.transcript import (
     question,
 )
 from palestra.analysis.report.write import write_report
-from palestra.analysis.reverify_commands import command_of_run, environment_arguments
+from palestra.analysis.reverify_commands import (
+    command_of_run,
+    environment_arguments,
+    environment_names,
+)
 from palestra.analysis.row_texts import read_texts
 from palestra.analysis.run_head import RunHead, resources_servers, run_head
 from palestra.analysis.scan import (
@@ -209,6 +213,7 @@ __all__ = [
     "decide_query",
     "decode_value",
     "environment_arguments",
+    "environment_names",
     "environment_options",
     "estimate_difference",
     "estimate_level",

@@ -68,6 +68,16 @@ def environment_arguments(manifest: Manifest) -> Sequence[str]:
     return list(dict.fromkeys(map(_environment_argument, servers.values())))
 
 
+def environment_names(rollouts: Path) -> Sequence[str]:
+    """Return the names of the environments of the run with these rollouts, as
+    `environment_arguments`; none without a manifest.
+    """
+    try:
+        return environment_arguments(read_manifest(RunPaths(rollouts).manifest))
+    except InputDataError:
+        return ()
+
+
 def _environment_argument(server: JsonObject) -> str:
     settings = server.get("settings")
     if server.get("implementation") != ENVIRONMENT_FILE or not isinstance(settings, Mapping):

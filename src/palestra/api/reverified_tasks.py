@@ -55,7 +55,7 @@ def tasks_of(
     """
     with contextlib.ExitStack() as stack:
         if args.inputs is None:
-            yield stack.enter_context(_found(args, config))
+            yield stack.enter_context(_usual_tasks(args, config))
         elif not has_raw_inputs(args):
             yield stack.enter_context(TaskRows(*named_inputs(args)))
         elif NamedFile.parse(args.environment or "") is None:
@@ -90,7 +90,7 @@ def changed_tasks(tasks: TaskRows | FoundTaskRows, rows: Iterable[JsonDict]) -> 
     )
 
 
-def _found(args: ReverifyArgs, config: ResolvedConfig) -> FoundTaskRows:
+def _usual_tasks(args: ReverifyArgs, config: ResolvedConfig) -> FoundTaskRows:
     shipped = [
         existing_path(str(dataset["jsonl_fpath"]))
         for agent in config.instances_of(ServerType.AGENT)

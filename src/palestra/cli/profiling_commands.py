@@ -125,17 +125,22 @@ def doubts(summary: RunSummary, run: str | Path) -> Iterator[str]:
             f"{amount(total.tool_failures, 'scored rollout')} {verb} tool failures, exceptions or "
             f"refused calls that their authors did not mean: {diagnose} names them"
         )
-    if outside := total.outside_rules:
-        verb = "lies" if outside.rewards == 1 else "lie"
-        ends = dict.fromkeys(f"{reward:g}" for reward in (outside.lowest, outside.highest))
-        yield (
-            f"{amount(outside.rewards, 'reward')} ({' to '.join(ends)}) {verb} outside the reward_rules "
-            "of the environment, 0 to 1 unless it declares others; if that is meant, declare it: "
-            f"reward_rules = RewardRules({_limits_for(outside)}); {diagnose} shows some"
-        )
     for unused in summary.unused_weights:
         owner = f"{unused.agent}: " if unused.agent else ""
         yield f"{owner}{unused}; {diagnose} says what helps"
+    if outside := total.outside_rules:
+        verb = "lies" if outside.rewards == 1 else "lie"
+        ends = dict.fromkeys(f"{reward:g}" for reward in (outside.lowest, outside.highest))
+        declared = f"reward_rules = RewardRules({_limits_for(outside)})"
+        cure = (
+            "that may come of the weights"
+            if summary.unused_weights
+            else f"if that is meant, declare it: {declared}"
+        )
+        yield (
+            f"{amount(outside.rewards, 'reward')} ({' to '.join(ends)}) {verb} outside the reward_rules "
+            f"of the environment, 0 to 1 unless it declares others; {cure}; {diagnose} shows some"
+        )
 
 
 def _limits_for(outside: OutsideRules) -> str:

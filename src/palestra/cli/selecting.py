@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from palestra.analysis import (
     TaskVerdict,
     advice_about,
     amount,
+    environment_names,
     refuse_with_failed,
     rollout_files,
     run_head,
@@ -21,7 +23,7 @@ from palestra.api import TaskSelection, select
 from palestra.cli.console import notice, say, say_json
 from palestra.cli.recollecting import command_for
 from palestra.cli.tables import print_table
-from palestra.config import MASK
+from palestra.config import MASK, NamedFile
 from palestra.errors import ConfigError, RunFailed
 from palestra.rollouts import provenance_path
 from palestra.schema import SELECT_FAILED
@@ -110,9 +112,29 @@ def _show(selection: Selection, args: SelectArgs) -> None:
 
 def _next_command(rollouts: str, selected: Path) -> str:
     """Return the command that collects the selected tasks; in words when the manifest has none."""
-    return command_for(run_head(rollout_files(rollouts)).command, selected) or (
-        f"the command that collected the run, with --input {shown(selected)} and another --output"
-    )
+    files = rollout_files(rollouts)
+    command = command_for(run_head(files).command, selected)
+    if not command:
+        return f"the command that collected the run, with --input {shown(selected)} and another --output"
+    return shlex.join(_as_seen_from_here(shlex.split(command), files[0]))
+
+
+def _as_seen_from_here(words: Iterable[str], rollouts: Path) -> Iterator[str]:
+    """Yield the words of a recorded command, with the run's environments in one file as the working
+    directory has them.
+    """
+    environments = {
+        Path(file.path).name: file
+        for name in environment_names(rollouts)
+        if (file := NamedFile.parse(name)) is not None and Path(file.path).exists()
+    }
+    for word in words:
+        typed = NamedFile.parse(word)
+        file = None if typed is None else environments.get(Path(typed.path).name)
+        if typed is None or file is None or Path(typed.path).exists():
+            yield word
+        else:
+            yield str(NamedFile(shown(Path(file.path)), typed.class_name))
 
 
 def _show_failures(selection: Selection, args: SelectArgs) -> None:

@@ -1,5 +1,6 @@
 """Load the server class from an implementation's folder and entrypoint."""
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -172,6 +173,14 @@ def _as_ours(cls: Any) -> type[Server]:
     return server_class
 
 
+def _inside_function(path: Path, name: str) -> str:
+    """Return the end of a hint when `name` is defined in a file, but not at its top level."""
+    tree = ast.parse(path.read_bytes())
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    is_there = any(isinstance(node, kinds) and node.name == name for node in ast.walk(tree))
+    return f"; {name} must be at the top level of the file, in no function" if is_there else ""
+
+
 def load_environment(
     path: Path, class_name: str = "", *, settings: JsonObject | None = None
 ) -> EnvironmentDefinition:
@@ -185,7 +194,7 @@ def load_environment(
     if class_name and class_name not in subjects:
         raise ConfigError(
             f"{shown(path)} has no environment {class_name!r}{did_you_mean(class_name, subjects)}",
-            hint=f"its environments: {', '.join(subjects) or 'none'}",
+            hint=f"its environments: {', '.join(subjects) or 'none'}{_inside_function(path, class_name)}",
         )
     last = _not_extended(subjects)
     if not class_name and len(last) != 1:

@@ -234,7 +234,7 @@ EVAL: Final = (
             switch(
                 "--with-failures", "Also answers whose verification failed.", "with_failures"
             ),
-            text("--judge", "The model of every judge: PROVIDER:NAME@URL.", "judge"),
+            text("--judge", "The model of every judge, as palestra reverify names it.", "judge"),
             switch("--fresh-judge", "Ask judges anew, also where answers are stored.", "fresh_judge"),
         ),
         json=True, runs_authors_code=True, same_as=("reverify",),

@@ -70,9 +70,14 @@ def import_command(rollouts: Path) -> str:
 
 
 def import_advice(rollouts: Path) -> str:
-    """Return the end of a hint about missing files of a run: how its rollouts alone become one. Empty
-    when they cannot.
+    """Return the end of a hint about missing inputs of a run: the command that collected it makes them
+    again, or its rollouts alone become a run. Empty when neither can be.
     """
+    if RunPaths(rollouts).manifest.exists():
+        return (
+            "; the command that collected the run makes them again with --resume, without asking the "
+            "model"
+        )
     command = import_command(rollouts)
     return f"; `{command}` makes a run of the rollouts alone" if command else ""
 

@@ -45,7 +45,7 @@ FLAGS = {
 OWN_FLAGS = {
     "env resolve": f"{SEL} {MODEL}",
     "eval profile": "--allow-partial",
-    "eval reverify": "--with-failures",
+    "eval reverify": "--with-failures --judge --fresh-judge",
 }
 """The flags that NeMo Gym does not have."""
 JSON = {

@@ -29,7 +29,6 @@ from palestra.analysis.views import (
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
 from palestra.metrics import REWARD, FloatArray, IntArray, component_fields
-from palestra.rollouts import differences
 
 FLIPS = 9_999
 ENUMERATED = 14
@@ -161,7 +160,6 @@ def comparison_of(
         notices=[
             *pairs.notices,
             *_component_notices(a, b),
-            *_code_notices(a, b),
             *_selection_notices(a, b),
             *_notices(a),
             *_notices(b),
@@ -346,18 +344,6 @@ def _component_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
     ]
     if texts:
         yield f"components of the reward that are not compared: {'; '.join(texts)}"
-
-
-def _code_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
-    """Yield a notice about each environment whose code is not the same in both runs."""
-    for name in sorted(a.code.keys() & b.code.keys()):
-        changed = [line.partition(": ")[0] for line in differences(a.code[name], b.code[name], "")]
-        if changed:
-            yield (
-                f"the code of {name} is not the same in A and B"
-                f" ({', '.join(filter(None, changed)) or 'all of it'}), so another verifier may have "
-                "given the rewards: `palestra reverify RUN` scores stored answers with today's"
-            )
 
 
 def _selection_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:

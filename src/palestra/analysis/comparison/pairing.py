@@ -1,6 +1,6 @@
 """Pairs the tasks of two runs; raises InputDataError for tasks whose rows are not the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from palestra.analysis.samples import sample_reader
 from palestra.analysis.sources import rollout_files, without_inputs
 from palestra.errors import InputDataError
 from palestra.metrics import IntArray, TaskIndex
+from palestra.rollouts import differences
 from palestra.schema import RunPaths, with_compressed
 
 
@@ -137,9 +138,22 @@ def pair_tasks(
             raise _different(a, b, different, len(different), anyway)
     elif different:
         notices.append(f"{len(different)} tasks are paired although their rows differ")
+    notices += _code_notices(a, b)
     tasks_of_b = [in_b[task] for task in tasks]
     positions = _positions(a.frame, tasks), _positions(b.frame, tasks_of_b)
     return Pairs(tasks, tasks_of_b, *positions, notices)
+
+
+def _code_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
+    """Yield a notice about each environment whose code is not the same in both runs."""
+    for name in sorted(a.code.keys() & b.code.keys()):
+        changed = [line.partition(": ")[0] for line in differences(a.code[name], b.code[name], "")]
+        if changed:
+            yield (
+                f"the code of {name} is not the same in {a.name} and {b.name}"
+                f" ({', '.join(filter(None, changed)) or 'all of it'}), so another verifier may have "
+                "given the rewards: `palestra reverify RUN` scores stored answers with today's"
+            )
 
 
 def _same_rows(a: ComparedRun, b: ComparedRun) -> Mapping[TaskIndex, TaskIndex]:

@@ -83,8 +83,10 @@ def _pointer_of(what: str) -> str:
 def _kind_of(what: str) -> Signature:
     """Return the entry of the signature table for a row's problem."""
     table = SignatureTable.load()
-    if what.startswith(("agent ", "no agent_ref")):
+    if what.startswith("agent "):
         return table.by_cause["config.missing-agent"]
+    if what.startswith("no agent_ref"):
+        return table.by_cause["data.no-agent-ref"]
     if what.startswith(("not JSON", "not a JSON object", "the file is")):
         return table.by_cause["data.not-json"]
     if "prompt" in what and (matched := table.match(what)) and matched[0].layer is Layer.DATA:

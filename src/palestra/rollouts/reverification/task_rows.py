@@ -216,11 +216,11 @@ class FoundTaskRows:
         prompt, and the names of these fields.
         """
         count, names = 0, dict[str, None]()
-        own = next((file for file in self._files if file.paths == (self._own,)), None)
-        if own is None:
+        own_file = next((file for file in self._files if file.paths == (self._own,)), None)
+        if own_file is None:
             return count, ()
         for row in rows:
-            inputs = own.row_of(row)
+            inputs = own_file.row_of(row)
             if not isinstance(inputs, dict):
                 continue
             fields = orjson.loads(orjson.dumps(row))
