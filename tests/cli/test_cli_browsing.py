@@ -14,6 +14,7 @@ from listed_runs import answered, failure, write_run
 from palestra.api import KINDS
 from palestra.cli.listing import list_components, list_runs
 from palestra.rollouts import ShardOf
+from palestra.schema import RunPaths
 from palestra.settings import ListArgs, RunsArgs
 
 
@@ -90,6 +91,26 @@ def test_runs_are_listed_with_their_states(world: World) -> None:
     assert line.split()[:2] == ["sums", "tiny"]
     assert "stopped at 50%" in line
     assert "1/2" in line
+
+
+@pytest.mark.parametrize("command", ["runs", "show runs/a"])
+def test_a_run_whose_scored_rows_are_gone_is_not_done(world: World, command: str) -> None:
+    write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1).unlink()
+
+    done = world.run("palestra", *command.split())
+
+    assert "stopped at 0%" in done.out
+    assert "rollouts.jsonl is missing, with all rollouts that had ended (1)" in done.err
+
+
+@pytest.mark.parametrize("command", ["show runs/a 0:0", "profile runs/a", "select runs/a"])
+def test_lost_inputs_are_answered_with_how_they_are_made_again(world: World, command: str) -> None:
+    output = write_run(world.folder / "runs" / "a", [answered(0, 1)], requested=1)
+    RunPaths(output).materialized_inputs.unlink()
+
+    message = world.run("palestra", *command.split()).refused()
+
+    assert "makes them again with --resume, without asking the model" in message
 
 
 def test_a_run_in_shards_is_listed_with_its_own_folder(world: World) -> None:

@@ -124,6 +124,20 @@ def test_reverify_replays_the_calls(shelf: World, fake: FakeEndpoint) -> None:
     assert sorted(rewards) == [0.0, 2.0]
 
 
+def test_the_next_command_names_the_environment_as_the_working_directory_has_it(
+    shelf: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated(shelf, fake)
+    (shelf.folder / "aside").mkdir()
+    monkeypatch.chdir(shelf.folder / "aside")
+
+    selected = shelf.run(
+        "palestra", "select", "../out/r.jsonl", "--band", "0..1", "--out", "learn.jsonl"
+    )
+
+    assert f"next: palestra eval {shelf.folder / 'shelf.py'} " in selected.out
+
+
 def test_selected_tasks_are_run_again_by_input(shelf: World, fake: FakeEndpoint) -> None:
     shelf.write("shelf.py", SHELF.replace("bonus: float = 0.1", "bonus: float = 0.0"))
     evaluated(shelf, fake)

@@ -184,10 +184,19 @@ def test_scores_that_are_doubtful_are_followed_by_a_warning(world: World, comman
     done = world.run("palestra", command, "run.jsonl")
 
     warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    parts = ("tool failures", "(2.5)", "'format'")
+    parts = ("tool failures", "'format'", "(2.5)")
     assert [part in text for part, text in zip(parts, warnings, strict=True)] == [True] * 3
     assert all("palestra diagnose run.jsonl" in text for text in warnings)
-    assert "RewardRules(highest=2.5)" in warnings[1]
+    assert "that may come of the weights" in warnings[2]
+
+
+def test_rewards_outside_the_rules_are_followed_by_how_they_are_declared(world: World) -> None:
+    made(world, WHOLE)
+    rows = world.rows("run.jsonl")
+    rows[0] |= {"reward": 2.5, "outside_reward_rules": [0.0, 1.0]}
+    world.write("run.jsonl", lines(rows))
+
+    assert "RewardRules(highest=2.5)" in world.run("palestra", "profile", "run.jsonl").err
 
 
 @pytest.mark.parametrize("command", ["profile", "show"])

@@ -84,6 +84,14 @@ def test_a_file_with_several_environments_names_them(tmp_path: Path) -> None:
         load_environment(path)
 
 
+def test_an_environment_inside_a_function_is_to_be_moved_out_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "def main():\n    class Sums: ...\n")
+
+    with pytest.raises(ConfigError) as raised:
+        load_environment(path, "Sums")
+    assert "Sums must be at the top level of the file" in raised.value.hint
+
+
 def test_an_error_at_import_has_the_author_s_line(tmp_path: Path) -> None:
     path = write(tmp_path, "\n\nLIMIT = int('many')\n")
     error = refused(path)

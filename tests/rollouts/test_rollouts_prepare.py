@@ -218,6 +218,13 @@ def test_resuming_leaves_out_what_has_ended(folder: Path) -> None:
     assert run.notices[-1] == "resuming: 2 of 3 rollouts have ended already"
 
 
+def test_resuming_without_the_file_of_scored_rows_says_what_is_lost(folder: Path) -> None:
+    manifest = prepared(folder).manifest
+    manifest.write(paths(folder).manifest, ended_counts={"scored": 3})
+
+    assert "with all rollouts that had ended (3)" in resumed(folder).notices[0]
+
+
 def test_resuming_continues_the_count_of_attempts(folder: Path) -> None:
     prepared(folder)
     record(folder, failed(0, "timeout", 1), failed(0, "infra_error", 2), failed(1, "timeout", 1))

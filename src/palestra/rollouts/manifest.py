@@ -181,8 +181,8 @@ def lost_rows(output: Path, manifest: Manifest) -> str:
     if not manifest.accounted or any(with_compressed(path) is not None for path in files):
         return ""
     return (
-        f"{output.name} is missing, with the {manifest.accounted} rollouts that had ended: put it back, "
-        "or --resume runs them again"
+        f"{output.name} is missing, with all rollouts that had ended ({manifest.accounted}): put it "
+        "back, or --resume runs them again"
     )
 
 
