@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from palestra.analysis import amount
 from palestra.api.environment_files import lines_of
@@ -11,9 +12,11 @@ from palestra.config import NamedFile, ResolvedConfig, ServerType
 from palestra.datasets import records_of
 from palestra.errors import InputDataError, Phrase
 from palestra.rollouts import FoundTaskRows, TaskRows, scored_beside
-from palestra.schema import CREATE_PARAMS, JsonDict, RunPaths, bare_name
+from palestra.schema import CREATE_PARAMS, JsonDict, Line, RunPaths, bare_name, read_jsonl
 from palestra.settings import ReverifyArgs, existing_path, existing_paths
 from palestra.system import shown
+
+_OTHER_FORMATS: Final = frozenset({".csv", ".tsv", ".json", ".parquet"})
 
 
 def named_inputs(args: ReverifyArgs) -> tuple[Path, ...]:
@@ -34,12 +37,18 @@ def scored_rows(args: ReverifyArgs) -> Path:
 def has_raw_inputs(args: ReverifyArgs) -> bool:
     """Whether the user named rows without a prompt, as an environment in one file takes them."""
     paths = [path for path in named_inputs(args) if path.is_file()]
-    first = next((record for path in paths for record in records_of(path)), None)
+    first = next((record for path in paths for record in _records(path)), None)
     return (
         first is not None
         and isinstance(first.row, Mapping)
         and not isinstance(first.row.get(CREATE_PARAMS), Mapping)
     )
+
+
+def _records(path: Path) -> Iterator[Line]:
+    """Yield the rows of a file, which is of JSON lines unless its name says otherwise."""
+    suffix = Path(bare_name(path)).suffix.lower()
+    yield from records_of(path) if suffix in _OTHER_FORMATS else read_jsonl(path)
 
 
 @contextlib.contextmanager
