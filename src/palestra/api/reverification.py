@@ -106,7 +106,9 @@ class PreparedReverification:
         older verifiers.
         """
         observer = self.observer
-        async with OwnFleet(self.config, observer).open() as fleet:
+        # Judges that may have nothing to answer are not waited for.
+        asks = self.args.fresh_judge or self.args.judge is not None or not self.args.starts_judges
+        async with OwnFleet(self.config, observer).open(models=asks) as fleet:
             sessions = await self._sessions(fleet)
             if sessions.forced:
                 observer.tell(
