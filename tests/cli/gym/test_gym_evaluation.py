@@ -255,6 +255,25 @@ def test_stored_responses_are_verified_again(world: World, fake: FakeEndpoint) -
     assert fake.asked == 0
 
 
+def test_a_judge_whose_answers_are_not_stored_is_asked(world: World, fake: FakeEndpoint) -> None:
+    [row, _] = stored_rows(world)
+    task = {"question": "Which gas?", "expected_answer": "carbon dioxide"}
+    agent = {**row["agent_ref"], "name": "equivalence_llm_judge_simple_agent"}
+    answered = {**row, **task, "agent_ref": agent, "response": reply(r"\boxed{CO2}")}
+    write_rows(world, "rollouts.jsonl", [answered])
+    fake.body = reply("[[A=B]]")
+
+    done = gym(
+        world,
+        *("eval", "reverify", "--resources-server", "equivalence_llm_judge", *_model_of(fake)),
+        *("--rollouts", "rollouts.jsonl", "-o", "again.jsonl", "--disable-aggregation", world.head),
+    )
+
+    assert done.code == 0, done.err
+    assert [row["reward"] for row in world.rows("again.jsonl")] == [1.0]
+    assert fake.asked > 0
+
+
 def test_disabled_aggregation_makes_no_metrics(world: World, fake: FakeEndpoint) -> None:
     stored_rows(world)
     done = reverify(world, fake, "-o", "again.jsonl", "--disable-aggregation", "--limit", "1")
