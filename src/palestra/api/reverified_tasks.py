@@ -71,8 +71,8 @@ def tasks_of(
             raise InputDataError(
                 Phrase("{file} has rows without a prompt", file=shown(named_inputs(args)[0])),
                 hint=Phrase(
-                    "--inputs takes such rows for an environment in one file: --environment FILE.py; "
-                    "others need rows with responses_create_params"
+                    "an environment in one file takes such rows: --environment FILE.py; others need "
+                    "rows with responses_create_params"
                 ),
             )
         else:
