@@ -70,10 +70,8 @@ def tasks_of(
         elif NamedFile.parse(args.environment or "") is None:
             raise InputDataError(
                 Phrase("{file} has rows without a prompt", file=shown(named_inputs(args)[0])),
-                hint=Phrase(
-                    "an environment in one file takes such rows: --environment FILE.py; others need "
-                    "rows with responses_create_params"
-                ),
+                hint="only an environment in one file takes such rows, and must be named; others need "
+                "rows with responses_create_params",
             )
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palestra-")))
