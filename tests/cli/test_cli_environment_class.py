@@ -125,14 +125,14 @@ def test_reverify_replays_the_calls(shelf: World, fake: FakeEndpoint) -> None:
 
 
 def test_the_next_command_names_the_environment_as_the_working_directory_has_it(
-    shelf: World, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+    shelf: World, fake: FakeEndpoint
 ) -> None:
     evaluated(shelf, fake)
     (shelf.folder / "aside").mkdir()
-    monkeypatch.chdir(shelf.folder / "aside")
 
     selected = shelf.run(
-        "palestra", "select", "../out/r.jsonl", "--band", "0..1", "--out", "learn.jsonl"
+        *("palestra", "select", "../out/r.jsonl", "--band", "0..1", "--out", "learn.jsonl"),
+        within="aside",
     )
 
     assert f"next: palestra eval {shelf.folder / 'shelf.py'} " in selected.out
