@@ -450,6 +450,16 @@ def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
     )
 
 
+def write_lenient_run(world: World, question: str, *, answer: str, expected: str) -> None:
+    """Write the environment `lenient.py`, and a run of one rollout of it with its inputs."""
+    params = {"input": [{"role": "user", "content": question}]}
+    row = {**stored(0, answer, expected=expected, **KEY), "responses_create_params": params}
+    task = {field: row[field] for field in row if field not in ("response", "reward")}
+    world.write("lenient.py", LENIENT)
+    world.write("r.jsonl", json.dumps(row) + "\n")
+    world.write("r_materialized_inputs.jsonl", json.dumps(task) + "\n")
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -460,12 +470,7 @@ def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
 def test_corrected_data_of_an_environment_in_one_file_wins(
     world: World, name: str, text: str
 ) -> None:
-    world.write("lenient.py", LENIENT)
-    params = {"input": [{"role": "user", "content": "How many?"}]}
-    row = {**stored(0, "it is 5", expected="4", **KEY), "responses_create_params": params}
-    task = {field: row[field] for field in row if field not in ("response", "reward")}
-    world.write("r.jsonl", json.dumps(row) + "\n")
-    world.write("r_materialized_inputs.jsonl", json.dumps(task) + "\n")
+    write_lenient_run(world, "How many?", answer="it is 5", expected="4")
     world.write(name, text)
 
     done = world.run(
@@ -480,12 +485,7 @@ def test_corrected_data_of_an_environment_in_one_file_wins(
 
 
 def test_data_that_was_corrected_since_the_run_is_a_warning(world: World) -> None:
-    world.write("lenient.py", LENIENT)
-    params = {"input": [{"role": "user", "content": "2 + 2 = ?"}]}
-    row = {**stored(0, "it is 4", expected="5", **KEY), "responses_create_params": params}
-    task = {field: row[field] for field in row if field not in ("response", "reward")}
-    world.write("r.jsonl", json.dumps(row) + "\n")
-    world.write("r_materialized_inputs.jsonl", json.dumps(task) + "\n")
+    write_lenient_run(world, "2 + 2 = ?", answer="it is 4", expected="5")
 
     done = world.run(
         "palestra", "reverify", "r.jsonl", "--environment", "lenient.py", "--output", "new.jsonl"

@@ -297,7 +297,7 @@ def _unverified(args: ReverifyArgs, report: Tell) -> UnverifiedAnswers | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Environment:
+class _VerifyingEnvironment:
     """The settings that configure the environment. `name`: if it verifies every row, else None.
     `rows`: the task rows of an environment in one file.
     """
@@ -307,23 +307,23 @@ class _Environment:
     rows: Sequence[JsonDict] = ()
 
 
-def _environment(args: ReverifyArgs, overrides: list[str], report: Tell) -> _Environment:
+def _environment(args: ReverifyArgs, overrides: list[str], report: Tell) -> _VerifyingEnvironment:
     environment = args.environment
     has_configs = any("config_paths" in item for item in overrides)
     is_file = environment is not None and NamedFile.parse(environment) is not None
     if environment is None or (has_configs and not is_file):
-        return _Environment({}, environment)
+        return _VerifyingEnvironment({}, environment)
     own_data = args.inputs if is_file and has_raw_inputs(args) else None
     target = find_target(EvalArgs(target=environment, input=own_data), overrides, report)
     if own_data is not None and target.empty:
         raise InputDataError(target.empty)
     rows = tuple(target.rows or ()) if is_file else ()
     if has_configs:  # the file's own servers, beside those of the configs
-        return _Environment({**target.extra}, next(iter(target.extra)), rows)
+        return _VerifyingEnvironment({**target.extra}, next(iter(target.extra)), rows)
     name = (
         None if environment.endswith((".yaml", ".yml")) else next(iter(target.extra), target.name)
     )
-    return _Environment({**target.extra, "config_paths": list(target.configs)}, name, rows)
+    return _VerifyingEnvironment({**target.extra, "config_paths": list(target.configs)}, name, rows)
 
 
 def _with_judge(

@@ -94,10 +94,6 @@ class EnvironmentDefinition(AuthorClass):
         """Yield the task rows, as `EnvironmentRows.rows`."""
         return self._own_rows.rows(records, cache=cache, files=files, warn=warn)
 
-    def records(self, cache: Path = Path()) -> list[JsonObject]:
-        """Return the rows of `data`, as `EnvironmentRows.records`."""
-        return self._own_rows.records(cache)
-
     def gold(self, row: JsonObject) -> Response | None:
         """Return the right answer to a task row; None when the author has not given one."""
         return self._own_rows.gold(row)
