@@ -11,87 +11,87 @@ from palestra.errors import ConfigError
     "target", [{"_inherit_from": "base"}, "${inherit_from:base}", "${ inherit_from: base }"]
 )
 def test_inherit_from_moves_the_block(target: object) -> None:
-    composed, _ = compose({"base": {"x": 1}, "mine": target})
+    composed = compose({"base": {"x": 1}, "mine": target}).tree
 
     assert composed == {"mine": {"x": 1}}
 
 
 @pytest.mark.parametrize("target", [{"_copy": "base"}, "${copy:base}"])
 def test_copy_leaves_the_block_where_it_was(target: object) -> None:
-    composed, _ = compose({"base": {"x": [1]}, "mine": target})
+    composed = compose({"base": {"x": [1]}, "mine": target}).tree
 
     assert composed == {"base": {"x": [1]}, "mine": {"x": [1]}}
     assert composed["base"]["x"] is not composed["mine"]["x"]
 
 
 def test_siblings_override_what_is_inherited_key_by_key() -> None:
-    composed, _ = compose(
+    composed = compose(
         {
             "base": {"m": {"x": 1, "y": 1}, "l": [1, 2], "z": 1},
             "mine": {"m": {"y": 2}, "_copy": "base", "l": [3]},
         }
-    )
+    ).tree
 
     assert composed["mine"] == {"m": {"x": 1, "y": 2}, "l": [3], "z": 1}
 
 
 @pytest.mark.parametrize("names", ["b, c", ["b", "c"]])
 def test_delete_key_removes_keys(names: object) -> None:
-    composed, warnings = compose(
+    composed = compose(
         {"base": {"a": 1, "b": 2, "c": 3}, "mine": {"_inherit_from": "base", "_delete_key": names}}
     )
 
-    assert composed == {"mine": {"a": 1}}
-    assert warnings == ()
+    assert composed.tree == {"mine": {"a": 1}}
+    assert composed.warnings == ()
 
 
 def test_delete_key_works_without_inheritance_and_at_the_top() -> None:
-    composed, _ = compose({"_delete_key": "a", "a": 1, "b": {"_delete_key": "c", "c": 1, "d": 2}})
+    composed = compose({"_delete_key": "a", "a": 1, "b": {"_delete_key": "c", "c": 1, "d": 2}}).tree
 
     assert composed == {"b": {"d": 2}}
 
 
 def test_deleting_a_key_that_is_not_there_is_a_warning_with_the_nearest() -> None:
-    _, warnings = compose({"mine": {"_delete_key": "temprature", "temperature": 1}})
+    warnings = compose({"mine": {"_delete_key": "temprature", "temperature": 1}}).warnings
 
     assert "mine._delete_key" in warnings[0]
     assert "'temperature'" in warnings[0]
 
 
 def test_directives_work_at_any_depth_and_in_lists() -> None:
-    composed, _ = compose(
+    composed = compose(
         {"base": {"deep": [{"x": 1}]}, "l": [{"_copy": "base.deep.0", "y": 2}, "${copy:base.deep}"]}
-    )
+    ).tree
 
     assert composed["l"] == [{"x": 1, "y": 2}, [{"x": 1}]]
 
 
 def test_a_source_may_itself_inherit_and_order_does_not_matter() -> None:
-    composed, _ = compose(
+    composed = compose(
         {
             "c": {"_inherit_from": "b", "z": 3},
             "b": {"_inherit_from": "a", "y": 2},
             "a": {"x": 1},
         }
-    )
+    ).tree
 
     assert composed == {"c": {"x": 1, "y": 2, "z": 3}}
 
 
 def test_a_path_may_lead_through_a_block_that_inherits() -> None:
-    composed, _ = compose({"a": {"m": {"x": 1}}, "b": "${copy:a}", "c": "${copy:b.m.x}"})
+    composed = compose({"a": {"m": {"x": 1}}, "b": "${copy:a}", "c": "${copy:b.m.x}"}).tree
 
     assert composed["c"] == 1
 
 
 def test_two_blocks_may_inherit_from_one_source() -> None:
-    composed, _ = compose({"a": {"x": 1}, "b": "${inherit_from:a}", "c": "${inherit_from:a}"})
+    composed = compose({"a": {"x": 1}, "b": "${inherit_from:a}", "c": "${inherit_from:a}"}).tree
 
     assert composed == {"b": {"x": 1}, "c": {"x": 1}}
 
 
 def test_a_parent_that_a_move_empties_goes_too() -> None:
-    composed, _ = compose({"a": {"m": {"x": 1}}, "b": "${inherit_from:a.m}", "e": {}})
+    composed = compose({"a": {"m": {"x": 1}}, "b": "${inherit_from:a.m}", "e": {}}).tree
 
     assert composed == {"b": {"x": 1}, "e": {}}
 

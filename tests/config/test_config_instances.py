@@ -181,6 +181,21 @@ def test_all_bad_references_are_reported_at_once(world: World) -> None:
     assert "agent: extra.0 refers to type 'resource_servers'; did you mean" in message
 
 
+@pytest.mark.parametrize(
+    ("mine", "taker"),
+    [
+        ("{_inherit_from: mcqa}", "mine"),
+        ("{resources_servers: {_inherit_from: mcqa.resources_servers}}", "mine.resources_servers"),
+    ],
+)
+def test_a_reference_to_a_block_that_another_one_inherits_from_names_that_one(
+    world: World, mine: str, taker: str
+) -> None:
+    message = message_of(world, f"{FLEET}mine: {mine}\n", *POLICY)
+
+    assert f"resources_servers 'mcqa', which {taker}._inherit_from has taken away" in message
+
+
 def test_a_reference_to_a_type_without_instances_says_so(world: World) -> None:
     text = "m: {resources_servers: {mcqa: {j: {type: responses_api_models, name: p}}}}"
 

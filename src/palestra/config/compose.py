@@ -5,7 +5,8 @@ from one source. Afterwards the moved sources are removed, and parents that beco
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from palestra.config.origins import Origins
@@ -27,17 +28,29 @@ from palestra.config.tree import (
 from palestra.errors import ConfigError, Problem
 
 
-def compose(
-    tree: Mapping[Any, Any], origins: Origins | None = None
-) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """Return the tree with all directives carried out, and warnings. `origins`: of its values.
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A tree with all directives carried out.
+
+    `taken` has the blocks of the first level that are gone since another one inherits from them, each
+    with the path of that other one.
+    """
+
+    tree: dict[Any, Any]
+    warnings: tuple[str, ...]
+    taken: Mapping[str, str]
+
+
+def compose(tree: Mapping[Any, Any], origins: Origins | None = None) -> Composed:
+    """Carry out all directives of a tree. `origins`: of its values.
 
     Raises ConfigError: a source does not exist, directives form a cycle, a directive is not a path,
     or other keys are set next to a directive whose source is not a mapping.
     """
     composer = _Composer(tree, origins or Origins())
-    composed = composer.evaluate((), tree)
-    return _without(composed, composer.moved), tuple(composer.warnings)
+    composed = _without(composer.evaluate((), tree), composer.moved.keys())
+    taken = {str(at[0]): dotted(to) for at, to in composer.moved.items() if at[0] not in composed}
+    return Composed(composed, tuple(composer.warnings), taken)
 
 
 class _Composer:
@@ -46,7 +59,7 @@ class _Composer:
         self._origins = origins
         self._active: list[Steps] = []
         self._done: dict[Steps, Any] = {}
-        self.moved: set[Steps] = set()
+        self.moved: dict[Steps, Steps] = {}
         self.warnings: list[str] = []
 
     def evaluate(self, steps: Steps, node: Any) -> Any:
@@ -106,7 +119,7 @@ class _Composer:
         source_steps = tuple(path.strip().split("."))
         value, at = self._look_up(source_steps, wanted_by=(*steps, directive))
         if directive == MOVE:
-            self.moved.add(at)
+            self.moved[at] = steps
         return copy.deepcopy(value)
 
     def _look_up(self, path: Steps, *, wanted_by: Steps) -> tuple[Any, Steps]:
@@ -155,7 +168,7 @@ class _Composer:
         return error_of([self._origins.located(problem, *steps)])
 
 
-def _without(tree: Any, moved: set[Steps], steps: Steps = ()) -> Any:
+def _without(tree: Any, moved: Collection[Steps], steps: Steps = ()) -> Any:
     """Return the tree without the moved paths and without containers that this made empty."""
     if not any(path[: len(steps)] == steps for path in moved):
         return tree

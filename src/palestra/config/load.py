@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from palestra.config.capture import capture_settings
@@ -76,10 +77,10 @@ def load_config(
     overridden = _with_overrides(merged, effective, search_paths, rules)
     origins = Origins(merged.sources, effective)
     with _naming_old_names(overridden, search_paths):
-        composed, compose_warnings = compose(overridden, origins)
+        composed = compose(overridden, origins)
         is_unread = use_env_yaml and environment is None
         tree = resolve(
-            composed,
+            composed.tree,
             require_all=require_all,
             required=required,
             origins=origins,
@@ -91,6 +92,7 @@ def load_config(
             references=required is None,
             need_folders=need_folders,
             origins=origins,
+            taken=composed.taken,
         )
     unknown = unknown_overrides(
         effective,
@@ -107,7 +109,7 @@ def load_config(
         sources=tuple(source.path for source in merged.sources),
         warnings=(
             *merged.warnings,
-            *compose_warnings,
+            *composed.warnings,
             *config.warnings,
             *_old_names(config.tree, search_paths),
             *(problem.message for problem in unknown),
@@ -276,13 +278,14 @@ def _validated(
     references: bool = True,
     need_folders: bool = True,
     origins: Origins = Origins(),  # noqa: B008  # frozen
+    taken: Mapping[str, str] = MappingProxyType({}),
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
     instances, warnings = find_instances(
         resolved, search_paths, need_folders=need_folders, origins=origins
     )
     if references:
-        check_references(instances)
+        check_references(instances, taken)
     check_ports(resolved, instances, origins)
     capture_settings(resolved)
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)

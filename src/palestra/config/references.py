@@ -1,11 +1,12 @@
 """References between servers: `{type: <server type>, name: <instance>}` in settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from palestra.config.problems import nearest, raise_problems
 from palestra.config.resolved import InstanceConfig, ServerRef, ServerType
-from palestra.config.tree import Steps, children, dotted
+from palestra.config.tree import COPY, MOVE, Steps, children, dotted
 from palestra.errors import KnownCause, Problem
 
 _TYPES = frozenset(server_type.value for server_type in ServerType)
@@ -22,8 +23,13 @@ def find_references(settings: Any) -> tuple[ServerRef, ...]:
     return tuple(dict.fromkeys(ref for ref in references if ref is not None))
 
 
-def check_references(instances: Mapping[str, InstanceConfig]) -> None:
-    """Raise one error that lists every reference to a missing instance or to one of another type."""
+def check_references(
+    instances: Mapping[str, InstanceConfig], taken: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Raise one error that lists every reference to a missing instance or to one of another type.
+
+    `taken` has the instances that `_inherit_from` took away, each with the path that inherits.
+    """
     problems = [
         instance.located(
             Problem(
@@ -36,7 +42,7 @@ def check_references(instances: Mapping[str, InstanceConfig]) -> None:
         )
         for instance in instances.values()
         for steps, node in _candidates(instance.settings)
-        if (problem := _problem(node, instances))
+        if (problem := _problem(node, instances, taken))
     ]
     raise_problems(problems, hint=_remedy(problems))
 
@@ -62,7 +68,9 @@ def _as_reference(node: Mapping[Any, Any]) -> ServerRef | None:
     return ServerRef(node["type"], node["name"])
 
 
-def _problem(node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -> str | None:
+def _problem(
+    node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig], taken: Mapping[str, str]
+) -> str | None:
     kind, name = node["type"], node["name"]
     if not isinstance(kind, str):
         return None
@@ -72,7 +80,7 @@ def _problem(node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig]) -
     instance = instances.get(name) if isinstance(name, str) else None
     if instance is not None and instance.type == kind:
         return None
-    return f"refers to {kind} {name!r}, {_why_not(kind, name, instance, instances)}"
+    return f"refers to {kind} {name!r}, {_why_not(kind, name, instances, taken)}"
 
 
 def _no_instance(kind: str) -> str:
@@ -80,13 +88,12 @@ def _no_instance(kind: str) -> str:
 
 
 def _why_not(
-    kind: str,
-    name: Any,
-    other_instance: InstanceConfig | None,
-    instances: Mapping[str, InstanceConfig],
+    kind: str, name: Any, instances: Mapping[str, InstanceConfig], taken: Mapping[str, str]
 ) -> str:
-    if other_instance is not None:
-        return f"but {name!r} is one of the {other_instance.type}"
+    if name in instances:
+        return f"but {name!r} is one of the {instances[name].type}"
+    if name in taken:
+        return f"which {taken[name]}.{MOVE} has taken away; {COPY} there leaves it"
     names_of_kind = [instance.name for instance in instances.values() if instance.type == kind]
     if not names_of_kind:
         return _no_instance(kind)

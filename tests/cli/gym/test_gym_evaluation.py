@@ -149,6 +149,18 @@ def test_a_split_is_collated_and_collected(world: World, fake: FakeEndpoint) -> 
     assert "out/rollouts_aggregate_metrics.json" in world.files()
 
 
+def test_a_config_that_cannot_be_served_is_refused_before_data_are_prepared(
+    world: World, fake: FakeEndpoint
+) -> None:
+    done = run_split(
+        world, fake, f"++{AGENT}.responses_api_agents.simple_agent.model_server.name=x"
+    )
+
+    assert (done.code, fake.asked) == (1, 0)
+    assert "refers to responses_api_models 'x', which does not exist" in done.out
+    assert not [name for name in world.files() if name.startswith("out/")]
+
+
 def test_prepared_data_are_used_again_on_demand(world: World, fake: FakeEndpoint) -> None:
     prepared = world.folder / "out/rollouts/preprocessed_datasets/benchmark.jsonl"
     prepared.parent.mkdir(parents=True)

@@ -5,6 +5,7 @@ from typing import Final
 
 from palestra.cli import benchmarks, collecting, merging, preparing, profiling_commands
 from palestra.cli.console import notice
+from palestra.cli.fleet_commands import refuse_bad_values
 from palestra.cli.gym.driver import DRIVER, drive
 from palestra.cli.gym.grammar import Invocation, UsageError, as_text
 from palestra.config import ConfigTree
@@ -58,6 +59,7 @@ def run(invocation: Invocation, overrides: list[str]) -> int:
             hint="leave --json out",
         )
     if not no_serve and settings.get(INPUT) is None:
+        refuse_bad_values(load(overrides, ng=True))  # before anything is written
         rows = _collated(settings, overrides)
         overrides = [*overrides, f"++{INPUT}={as_text(str(rows))}"]
     if settings.get(DRIVER) is not None:

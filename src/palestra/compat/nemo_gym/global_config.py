@@ -146,7 +146,7 @@ class GlobalConfigDictParser:
         """Carry out the composition directives of `cfg` in place: `_inherit_from`, `_copy`,
         `${inherit_from:…}`, `${copy:…}` and `_delete_key`.
         """
-        composed, _ = compose(_plain(cfg))
+        composed = compose(_plain(cfg)).tree
         with flag_override(cfg, ["readonly", "struct"], [False, False]):
             for key in list(cfg):
                 del cfg[key]
