@@ -32,13 +32,13 @@ from palestra.errors import ConfigError, Problem
 class Composed:
     """A tree with all directives carried out.
 
-    `taken` has the blocks of the first level that are gone since another one inherits from them, each
+    `takers` has the blocks of the first level that are gone since another one inherits from them, each
     with the path of that other one.
     """
 
     tree: dict[Any, Any]
     warnings: tuple[str, ...]
-    taken: Mapping[str, str]
+    takers: Mapping[str, str]
 
 
 def compose(tree: Mapping[Any, Any], origins: Origins | None = None) -> Composed:
@@ -49,8 +49,8 @@ def compose(tree: Mapping[Any, Any], origins: Origins | None = None) -> Composed
     """
     composer = _Composer(tree, origins or Origins())
     composed = _without(composer.evaluate((), tree), composer.moved.keys())
-    taken = {str(at[0]): dotted(to) for at, to in composer.moved.items() if at[0] not in composed}
-    return Composed(composed, tuple(composer.warnings), taken)
+    takers = {str(at[0]): dotted(to) for at, to in composer.moved.items() if at[0] not in composed}
+    return Composed(composed, tuple(composer.warnings), takers)
 
 
 class _Composer:

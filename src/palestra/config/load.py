@@ -92,7 +92,7 @@ def load_config(
             references=required is None,
             need_folders=need_folders,
             origins=origins,
-            taken=composed.taken,
+            takers=composed.takers,
         )
     unknown = unknown_overrides(
         effective,
@@ -278,14 +278,14 @@ def _validated(
     references: bool = True,
     need_folders: bool = True,
     origins: Origins = Origins(),  # noqa: B008  # frozen
-    taken: Mapping[str, str] = MappingProxyType({}),
+    takers: Mapping[str, str] = MappingProxyType({}),
 ) -> ResolvedConfig:
     resolved = plain(tree, where="the resolved config")
     instances, warnings = find_instances(
         resolved, search_paths, need_folders=need_folders, origins=origins
     )
     if references:
-        check_references(instances, taken)
+        check_references(instances, takers)
     check_ports(resolved, instances, origins)
     capture_settings(resolved)
     return ResolvedConfig(tree=resolved, instances=instances, warnings=warnings)

@@ -24,11 +24,11 @@ def find_references(settings: Any) -> tuple[ServerRef, ...]:
 
 
 def check_references(
-    instances: Mapping[str, InstanceConfig], taken: Mapping[str, str] = MappingProxyType({})
+    instances: Mapping[str, InstanceConfig], takers: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Raise one error that lists every reference to a missing instance or to one of another type.
 
-    `taken` has the instances that `_inherit_from` took away, each with the path that inherits.
+    `takers` has the instances that `_inherit_from` took away, each with the path that inherits.
     """
     problems = [
         instance.located(
@@ -42,7 +42,7 @@ def check_references(
         )
         for instance in instances.values()
         for steps, node in _candidates(instance.settings)
-        if (problem := _problem(node, instances, taken))
+        if (problem := _problem(node, instances, takers))
     ]
     raise_problems(problems, hint=_remedy(problems))
 
@@ -69,7 +69,7 @@ def _as_reference(node: Mapping[Any, Any]) -> ServerRef | None:
 
 
 def _problem(
-    node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig], taken: Mapping[str, str]
+    node: Mapping[Any, Any], instances: Mapping[str, InstanceConfig], takers: Mapping[str, str]
 ) -> str | None:
     kind, name = node["type"], node["name"]
     if not isinstance(kind, str):
@@ -80,7 +80,7 @@ def _problem(
     instance = instances.get(name) if isinstance(name, str) else None
     if instance is not None and instance.type == kind:
         return None
-    return f"refers to {kind} {name!r}, {_why_not(kind, name, instances, taken)}"
+    return f"refers to {kind} {name!r}, {_why_not(kind, name, instances, takers)}"
 
 
 def _no_instance(kind: str) -> str:
@@ -88,12 +88,12 @@ def _no_instance(kind: str) -> str:
 
 
 def _why_not(
-    kind: str, name: Any, instances: Mapping[str, InstanceConfig], taken: Mapping[str, str]
+    kind: str, name: Any, instances: Mapping[str, InstanceConfig], takers: Mapping[str, str]
 ) -> str:
     if name in instances:
         return f"but {name!r} is one of the {instances[name].type}"
-    if name in taken:
-        return f"which {taken[name]}.{MOVE} has taken away; {COPY} there leaves it"
+    if name in takers:
+        return f"which {takers[name]}.{MOVE} has taken away; {COPY} there leaves it"
     names_of_kind = [instance.name for instance in instances.values() if instance.type == kind]
     if not names_of_kind:
         return _no_instance(kind)
