@@ -494,6 +494,24 @@ def test_data_that_was_corrected_since_the_run_is_a_warning(world: World) -> Non
     assert "1 task of the environment has another expected today than in the run" in done.err
 
 
+@pytest.mark.parametrize("expected", ["A", "B"])
+def test_input_rows_that_were_corrected_since_the_run_are_a_warning(
+    here: Path, capsys: pytest.CaptureFixture[str], expected: str
+) -> None:
+    write("r.jsonl", [stored(0, "B", expected_answer="A", **KEY)])
+    inputs = {"responses_create_params": {"input": "question 0"}, "expected_answer": "A"}
+    write("r_materialized_inputs.jsonl", [inputs | KEY])
+    write("tasks.jsonl", [inputs | {"expected_answer": expected}])
+    Manifest("digest", {"servers": {}}, 1, 1, "1", inputs=(str(here / "tasks.jsonl"),)).write(
+        Path("r_manifest.json")
+    )
+
+    again(Path("r.jsonl"), environment="mcqa")
+
+    text = "1 task of the environment has another expected_answer today than in the run"
+    assert (text in capsys.readouterr().err) == (expected == "B")
+
+
 def test_rows_without_a_prompt_are_no_inputs_of_another_environment(world: World) -> None:
     world.write("r.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
     world.write("rows.csv", "question,expected\n2 + 2?,4\n")

@@ -30,6 +30,7 @@ from palestra.api.reverified_tasks import (
     scored_rows,
     taken_from,
     tasks_of,
+    tasks_of_run,
 )
 from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
@@ -229,7 +230,7 @@ def prepared_reverification(
     for warning in config.warnings:
         observer.tell(f"warning: {warning}")
     with tasks_of(args, config, environment.rows) as tasks:
-        if (notice := changed_tasks(tasks, environment.rows)) is not None:
+        if (notice := changed_tasks(tasks, environment.rows or tasks_of_run(args))) is not None:
             observer.tell(notice)
         stored = StoredRollouts(
             args.rollouts,

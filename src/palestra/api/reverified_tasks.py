@@ -11,7 +11,7 @@ from palestra.api.environment_files import lines_of
 from palestra.config import NamedFile, ResolvedConfig, ServerType
 from palestra.datasets import records_of
 from palestra.errors import InputDataError, Phrase
-from palestra.rollouts import FoundTaskRows, TaskRows, scored_beside
+from palestra.rollouts import FoundTaskRows, TaskRows, read_manifest, scored_beside
 from palestra.schema import CREATE_PARAMS, JsonDict, Line, RunPaths, bare_name, read_jsonl
 from palestra.settings import ReverifyArgs, existing_path, existing_paths
 from palestra.system import shown
@@ -80,9 +80,21 @@ def tasks_of(
             yield stack.enter_context(TaskRows(file))
 
 
+def tasks_of_run(args: ReverifyArgs) -> Iterator[JsonDict]:
+    """Yield the rows that are today in the files of which the stored run was made; a file that is
+    gone or has become unreadable ends them.
+    """
+    with contextlib.suppress(InputDataError, OSError, EOFError):
+        for path in read_manifest(RunPaths(scored_rows(args)).manifest).inputs:
+            for record in _records(Path(path)):
+                row = record.row
+                if isinstance(row, dict) and isinstance(row.get(CREATE_PARAMS), Mapping):
+                    yield row
+
+
 def changed_tasks(tasks: TaskRows | FoundTaskRows, rows: Iterable[JsonDict]) -> Phrase | None:
-    """Return a sentence when the environment's own `rows` are not those of the run any more; None when
-    they are, or the user named inputs.
+    """Return a sentence when `rows`, which the run was made of, are not those of the run any more; None
+    when they are, or the user named inputs.
     """
     if isinstance(tasks, TaskRows):
         return None
