@@ -11,12 +11,12 @@ from palestra.conformance.judging import WORDS, Script
 from palestra.conformance.playing import EnvironmentInterface, PlayedAnswer, Player
 from palestra.conformance.report import (
     LONGEST_PROBLEM,
+    SHOWN,
     CheckResult,
     Status,
     VerifierFault,
-    shortened,
 )
-from palestra.errors import JudgeFailure, PalestraError
+from palestra.errors import JudgeFailure, PalestraError, ends_of
 from palestra.schema import JsonObject, Response
 from palestra.server import ResourcesServer, RewardRules, error_text
 
@@ -47,8 +47,8 @@ class ProbedAnswer:
 
     def finding(self, problem: str) -> VerifierFault:
         """Return a finding that describes what went wrong with this answer."""
-        problem = shortened(problem, LONGEST_PROBLEM)
-        return VerifierFault(self.number, self.kind, problem, shortened(spoken(self.response)))
+        problem = ends_of(problem, LONGEST_PROBLEM)
+        return VerifierFault(self.number, self.kind, problem, ends_of(spoken(self.response), SHOWN))
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Now:
         self.probes += 1
         self.began, self.limit_s = time.monotonic(), limit_s
         self.kind, self.row = probe.kind, probe.number
-        self.answer = shortened(spoken(probe.response))
+        self.answer = ends_of(spoken(probe.response), SHOWN)
         self.on_probe()
 
     def sentence(self) -> str:

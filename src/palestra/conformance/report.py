@@ -115,11 +115,3 @@ def grouped(findings: Iterable[VerifierFault]) -> list[list[VerifierFault]]:
     for finding in findings:
         groups.setdefault((finding.problem, finding.answer.strip()), []).append(finding)
     return list(groups.values())
-
-
-def shortened(text: str, limit: int = SHOWN) -> str:
-    """Return the beginning and the end of a text, as a finding quotes it. `limit`: characters."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} … {text[-half // 2 :]} ({len(text)} characters)"

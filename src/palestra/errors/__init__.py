@@ -34,7 +34,7 @@ from palestra.errors.extras import (
     not_provided_text,
     require_extra,
 )
-from palestra.errors.phrases import Phrase
+from palestra.errors.phrases import Phrase, ends_of
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -119,6 +119,7 @@ __all__ = [
     "add_question",
     "add_row",
     "class_of",
+    "ends_of",
     "excerpt",
     "from_body",
     "instead_of",

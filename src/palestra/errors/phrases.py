@@ -1,4 +1,4 @@
-"""Sentences for users that each program spells in its own way."""
+"""What messages are made of: sentences that each program spells in its own way, and quotes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -46,3 +46,12 @@ def _masked(value: object, mask: Callable[[str], str]) -> object:
     if isinstance(value, Phrase):
         return value.masked(mask)
     return mask(value) if isinstance(value, str) else value
+
+
+def ends_of(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters as it is; of a longer one the beginning, the end and
+    the length.
+    """
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 3 // 4]} … {text[-limit // 4 :]} ({len(text)} characters)"

@@ -12,7 +12,7 @@ from fastapi.exceptions import ResponseValidationError
 from pydantic import ValidationError
 
 from palestra.config import ServerType
-from palestra.errors import CallError, CallEvidence
+from palestra.errors import CallError, CallEvidence, ends_of
 from palestra.schema import RejectedField, rejection_text
 from palestra.transport import fault_of
 
@@ -102,10 +102,7 @@ def named_text(kind: str, text: str) -> str:
 
     Of a long text the beginning and the end: `float(answer)` quotes the whole answer.
     """
-    if len(text) > LONGEST_TEXT:
-        ends = f"{text[: LONGEST_TEXT * 3 // 4]} … {text[-LONGEST_TEXT // 4 :]}"
-        text = f"{ends} ({len(text)} characters)"
-    return _of_kind(kind, text)
+    return _of_kind(kind, ends_of(text, LONGEST_TEXT))
 
 
 def whole_error_text(error: BaseException) -> str:
