@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from palestra import Environment, call
@@ -200,6 +201,24 @@ class PolarsTable(Table):
 @pytest.mark.parametrize("table", [Table(), PolarsTable(), staticmethod(Table)])
 def test_the_rows_of_a_table_are_the_rows(table: Any) -> None:
     assert [row["q"] for row in with_rows(table).rows()] == ["a", "b"]
+
+
+def test_missing_values_and_arrays_of_pandas_are_none_and_lists() -> None:
+    table = pd.DataFrame(
+        {
+            "q": ["a", None],
+            "weight": [1.5, math.nan],
+            "count": pd.array([None, 2], dtype="Int64"),
+            "golds": [np.array(["x", "y"]), np.array([])],
+        }
+    )
+
+    rows = [{name: row[name] for name in table.columns} for row in with_rows(table).rows()]
+
+    assert rows == [
+        {"q": "a", "weight": 1.5, "count": None, "golds": ["x", "y"]},
+        {"q": None, "weight": None, "count": 2, "golds": []},
+    ]
 
 
 STYLED = """from palestra import Environment

@@ -100,14 +100,22 @@ def _name_of(function: Callable[..., Any]) -> str:
 def table_rows(value: Any) -> list[Any] | None:
     """Return the rows of a table of pandas, Polars or PyArrow as mappings; None for another value.
 
-    Its items would be the columns.
+    Its items would be the columns. Of pandas, a missing value (NaN, NaT, NA) is None, and an array in a
+    cell, which a column of lists in Parquet becomes, is a list.
     """
     if not hasattr(value, "columns"):
         return None
+    if callable(is_there := getattr(value, "notna", None)):
+        rows = value.astype(object).where(is_there(), None).to_dict("records")
+        return [{name: _list_of_array(cell) for name, cell in row.items()} for row in rows]
     for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):
         if callable(method := getattr(value, name, None)):
             return list(method(*arguments))
     return None
+
+
+def _list_of_array(cell: Any) -> Any:
+    return cell.tolist() if callable(getattr(cell, "tolist", None)) else cell
 
 
 def plain_row(row: JsonObject, label: Callable[[], str]) -> JsonDict:
