@@ -687,6 +687,19 @@ def test_an_object_that_is_no_environment_is_refused(model: str) -> None:
         palestra.evaluate(object(), model=model)
 
 
+def test_an_object_of_an_environment_is_answered_with_its_class(model: str) -> None:
+    class Sums(palestra.Environment):
+        data = ({"q": "?"},)
+        prompt = "{q}"
+
+        def verify(self, answer: str) -> float:
+            return float(answer == "4")
+
+    with pytest.raises(ConfigError, match="an object of Sums is no environment") as refused:
+        palestra.evaluate(Sums(), model=model)
+    assert refused.value.hint.startswith("pass the class, Sums")
+
+
 def test_a_name_that_is_wrong_is_an_error_of_the_tree(shelf: Path, model: str) -> None:
     with pytest.raises(BadInput, match="does not exist; did you mean"):
         palestra.evaluate("shelff.py", model=model)

@@ -26,6 +26,7 @@ def test_a_scored_rollout_has_its_transcript_and_its_components(tmp_path: Path) 
     assert (record.outcome, record.reward) == ("scored", 0.5)
     assert record.components == {"right": 1.0, "polite": 0.0}
     assert [entry.kind for entry in record.transcript] == ["call", "result", "assistant"]
+    assert record.answer == record.transcript[-1].text
     assert record.prompt[0].text == "question 1"
     assert str(record.prompt) == "[user]\nquestion 1"
     assert record.reported == {"extracted_answer": "4"}
@@ -41,7 +42,7 @@ def test_a_failed_rollout_says_why_and_what_helps(tmp_path: Path) -> None:
     assert (attempt.layer, attempt.message) == ("verifier/runtime", "no number")
     assert attempt.hops == ("sums: 500",)
     assert "palestra reverify" in record.remedy
-    assert record.transcript[0].text == "It is 4."
+    assert record.transcript[0].text == record.answer == "It is 4."
 
 
 def test_each_server_that_a_failure_passed_is_shown_once_with_its_own_words(tmp_path: Path) -> None:

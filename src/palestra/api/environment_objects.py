@@ -14,7 +14,7 @@ import palestra
 from palestra.api.notebook_cells import importable_text
 from palestra.errors import ConfigError
 from palestra.fleet import IMPORTS, cache_root
-from palestra.server import class_of
+from palestra.server import Environment, class_of
 
 _NOTEBOOKS: Final = "notebooks"
 
@@ -26,6 +26,12 @@ def file_of(environment: Any, running: Sequence[Callable[..., Any]] = ()) -> str
     statements that call one of the functions `running`, and with what other cells have imported of
     Palestra. Raises ConfigError: the object is no environment, or its source is not there.
     """
+    if isinstance(environment, Environment):
+        name = type(environment).__name__
+        raise ConfigError(
+            f"an object of {name} is no environment: each rollout has one of its own",
+            hint=f"pass the class, {name}, and values for its settings as settings={{…}}",
+        )
     if class_of(environment) is None:
         raise ConfigError(
             f"{environment!r} is no environment",

@@ -170,6 +170,12 @@ class RolloutRecord:
         """What the model and the tools answered. Of a failed rollout, what was kept."""
         return output_entries(self.result or self.kept or {})
 
+    @property
+    def answer(self) -> str:
+        """The text of the model's last message; empty without one."""
+        messages = (entry.text for entry in reversed(self.transcript) if entry.kind == "assistant")
+        return next(messages, "")
+
     def __repr__(self) -> str:
         """Return one line: the rollout, and its reward or how it failed."""
         end = f"reward {self.reward:g}" if self.reward is not None else self.outcome
