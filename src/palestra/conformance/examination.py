@@ -21,6 +21,8 @@ from palestra.schema import JsonObject, Response
 from palestra.server import ResourcesServer, RewardRules, error_text
 
 CLOSE = 1e-9
+LONG_S = 2.0
+"""From when on an answer that is being verified is named, in seconds."""
 MOST_SLOW = 5
 MOST_FINDINGS = 20
 SURELY_BLOCKED = 4
@@ -81,15 +83,20 @@ class Now:
         self.on_probe()
 
     def sentence(self) -> str:
-        """Return which check runs, and which answer is being verified, for how long."""
+        """Return which check runs, and how many answers it has verified. Of one that takes long: which,
+        and for how long.
+        """
         if not self.kind:
             return f"check {self.check}" if self.check else "starting the environment"
+        elapsed_s = time.monotonic() - self.began
+        if elapsed_s < LONG_S:
+            return f"check {self.check}: {self.probes - 1} answers are verified"
         kind = self.kind.removeprefix(f"{self.check}: ")
         row = "" if self.row is None else f", row {self.row}"
         limit = f", at most {self.limit_s:g} s" if math.isfinite(self.limit_s) else ""
         return (
             f"check {self.check}: answer {self.probes} ({kind}{row}) is being verified for "
-            f"{time.monotonic() - self.began:.0f} s{limit}"
+            f"{elapsed_s:.0f} s{limit}"
         )
 
 
