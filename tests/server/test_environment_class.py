@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gzip
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -246,6 +247,22 @@ def test_a_setting_of_the_wrong_type_is_refused() -> None:
         ConfigError, match="difficulty of Shelf should be a whole number, got 'hard'"
     ):
         defined(Shelf, difficulty="hard")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("nan", "should be a finite number, got 'nan'"),
+        (math.inf, "should be a finite number, got inf"),
+        (True, "should be a number, got True"),
+    ],
+)
+def test_a_number_of_a_setting_is_finite_and_no_boolean(value: Any, reason: str) -> None:
+    class Discounted(Shelf):
+        discount: float | None = 0.1
+
+    with pytest.raises(ConfigError, match=f"discount of Discounted {reason}"):
+        defined(Discounted, discount=value)
 
 
 def test_annotated_state_without_a_value_is_no_setting() -> None:

@@ -7,6 +7,7 @@
 """
 
 import inspect
+import math
 import re
 import shlex
 import sys
@@ -98,7 +99,7 @@ def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
         # A text setting may look like a number: --set version=3
         if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
-        return TypeAdapter(kind).validate_python(value)
+        converted = TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         reasons = " or ".join(sentence_of(problem) for problem in error.errors(include_url=False))
         raise ConfigError(f"setting {name} of {cls.__name__} {reasons}, got {value!r}") from None
@@ -107,3 +108,15 @@ def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
             f"{place_of(cls)}setting {name} of {cls.__name__} has a type that cannot be checked: {error}",
             hint="use plain types for settings: int, float, bool, str, list, dict, Literal",
         ) from None
+    if reason := _no_number(value, converted):
+        raise ConfigError(f"setting {name} of {cls.__name__} {reason}, got {value!r}")
+    return converted
+
+
+def _no_number(value: Any, converted: Any) -> str:
+    """Return what the number of a setting should be; empty when it is one, or no number."""
+    if not isinstance(converted, int | float) or isinstance(converted, bool):
+        return ""
+    if isinstance(value, bool):
+        return "should be a number"
+    return "" if math.isfinite(converted) else "should be a finite number"
