@@ -10,10 +10,19 @@ from fastapi import FastAPI
 from hosted_apps import HEAD, JUDGE, RESPONSE, ROW, run
 
 from palestra.compat.hosting import Lifespan
-from palestra.errors import CallError, JudgeFailure, ModelError, RowError, VerifierError
+from palestra.errors import (
+    CallError,
+    CredentialsRejected,
+    JudgeFailure,
+    ModelError,
+    ModelRejectedRow,
+    RowError,
+    VerifierError,
+)
 from palestra.fleet import Fleet
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
 from palestra.server import NOT_ASKED, ask_endpoint
+from palestra.testing import EndpointError, scripted_endpoint
 from palestra.transport import Activity, CallContext, calling
 
 
@@ -300,6 +309,7 @@ def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
         with pytest.raises(VerifierError) as failure:
             await fleet.client.peer("unsure", cookies=cookies).call("/verify", row, VerifyResponse)
         assert reason in failure.value.message
+        assert failure.value.evidence.traceback.endswith(" in verify")
 
     run(tmp_path, {"resources_servers/unsure": NO_REWARDS}, check)
 
@@ -597,3 +607,37 @@ def test_an_unknown_path_lists_the_endpoints_there_are(tmp_path: Path) -> None:
         assert all(endpoint.partition(" /")[1] for endpoint in endpoints)
 
     run(tmp_path, {"responses_api_models/judge": JUDGE}, check)
+
+
+OWN_MODEL = """
+class Model(SimpleResponsesAPIModel):
+    config: BaseResponsesAPIModelConfig
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        client = NeMoGymAsyncOpenAI(base_url=self.config.base_url, api_key="none")
+        answer = await client.create_response(model="tiny", input=body.input)
+        return NeMoGymResponse.model_validate(answer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, "temperature must be below 2", ModelRejectedRow),
+        (401, "Incorrect API key provided", CredentialsRejected),
+        (400, "maximum context length is 10 tokens", ModelRejectedRow),
+    ],
+)
+def test_a_refusal_that_a_model_server_does_not_catch_is_told_as_by_one_of_ours(
+    tmp_path: Path, status: int, words: str, kind: type[CallError]
+) -> None:
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises(CallError) as caught:
+            await fleet.client.peer("model").call("/v1/responses", {"input": "q"}, Response)
+        assert isinstance(caught.value, kind)
+        assert f"/v1/responses answered {status}" in caught.value.message
+        assert words in caught.value.message
+        assert len(endpoint.asked) == 1
+
+    with scripted_endpoint(*[EndpointError(status, words)] * 3) as endpoint:
+        settings = {"base_url": f"{endpoint.url}/v1"}
+        run(tmp_path, {"responses_api_models/model": OWN_MODEL}, check, settings)

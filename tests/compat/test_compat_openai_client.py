@@ -1,16 +1,20 @@
 """`NeMoGymAsyncOpenAI` asks an endpoint as the model servers of the field expect it."""
 
 import asyncio
+import json
+import time
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import ClientResponseError
 
+from palestra.compat import http
 from palestra.compat.http import close_global_client
 from palestra.compat.nemo_gym import openai_utils
 from palestra.compat.nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from palestra.testing import EndpointError, ScriptedEndpoint, scripted_endpoint
+from palestra.transport import CallContext, calling
 
 BUSY = EndpointError(503, "overloaded")
 BROKEN = EndpointError(500, "a bug")
@@ -57,14 +61,38 @@ def test_a_refusal_is_final_at_once() -> None:
     assert len(endpoint.asked) == 1
 
 
+def test_an_answer_that_is_not_json_is_named_with_the_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = Replaced()
+    page.text = b"<html>Welcome</html>"
+    monkeypatch.setattr(openai_utils, "request", AsyncMock(return_value=page))
+
+    with pytest.raises(json.JSONDecodeError, match=r"http://x/v1/responses answered .*Welcome"):
+        asyncio.run(NeMoGymAsyncOpenAI(base_url="http://x/v1").create_response(input="q"))
+
+
+def test_a_request_leaves_it_to_the_server_to_say_that_the_rollouts_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = AsyncMock()
+    monkeypatch.setattr(http, "global_client", lambda: client)
+
+    with calling(CallContext(deadline=time.monotonic() + 2)):
+        asyncio.run(http.request("GET", "http://x"))
+
+    assert client.request.call_args.kwargs["timeout"].total > 2
+
+
 class Replaced:
     """What suites of the field put in place of a response."""
 
     ok = True
     status = 200
+    text = b'{"id": "r"}'
 
     async def read(self) -> bytes:
-        return b'{"id": "r"}'
+        return self.text
 
 
 def test_request_is_looked_up_in_the_module_when_called(monkeypatch: pytest.MonkeyPatch) -> None:

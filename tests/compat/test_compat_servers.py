@@ -319,6 +319,7 @@ class Env(SimpleResourcesServer):
     ("declared", "request_", "mode"),
     [
         ("REVERIFY_MODE = ReverifyMode.STATELESS", "request: Request,", "stateless"),
+        ("REVERIFY_MODE = ReverifyMode.REPLAY_TOOLS", "request: Request,", "replay_tools"),
         ("pass", "", "unknown"),
         ("pass", "request: Request,", "unknown"),
     ],
@@ -334,7 +335,9 @@ def test_reverify_reads_the_bare_mode_of_a_hosted_environment(
             with pytest.raises(ConfigError):
                 await check_modes(fleet.client, {"env"}, force=False)
         else:
-            assert not (await check_modes(fleet.client, {"env"}, force=False)).forced
+            sessions = await check_modes(fleet.client, {"env"}, force=False)
+            assert not sessions.forced
+            assert bool(sessions.replayed) == (mode == "replay_tools")
 
     source = MODES.format(declared=declared, request=request_)
     run(tmp_path, {"resources_servers/env": source}, check)

@@ -25,7 +25,7 @@ from palestra.compat.direct_routes import (
     is_direct,
     let_end,
 )
-from palestra.compat.http import ServerRefused, close_global_client
+from palestra.compat.http import EndpointRefused, ServerRefused, close_global_client
 from palestra.compat.mcp import expose, is_exposed
 from palestra.compat.nemo_gym.base_responses_api_agent import with_fleet_defaults
 from palestra.compat.nemo_gym.base_responses_api_model import SimpleResponsesAPIModel
@@ -44,8 +44,10 @@ from palestra.compat.servers import SessionLayer, SimpleServer
 from palestra.config import ServerType, config_from_tree
 from palestra.errors import (
     CallError,
+    CallEvidence,
     ConfigError,
     JudgeFailure,
+    ModelRejectedRow,
     Outcome,
     PromptTooLong,
     add_question,
@@ -69,7 +71,7 @@ from palestra.server import (
     published_schema,
     refuse_unfinished,
 )
-from palestra.transport import ASGIApp, Target
+from palestra.transport import ASGIApp, HttpReply, Target
 
 _ROWS: Final = frozenset({"/run", "/seed_session", "/verify"})
 """Endpoints whose request models rows are checked against before a run."""
@@ -230,6 +232,8 @@ class Hosted(Server):
         exceptions.
         """
         inner = only_inner(error)
+        if isinstance(inner, EndpointRefused):
+            return self.relayed(_refusal(self.name, inner))
         if isinstance(inner, ServerRefused) and inner.failure is not None:
             return self.relayed(inner.failure)
         if isinstance(inner, JudgeError):
@@ -242,6 +246,18 @@ class Hosted(Server):
             )
             return add_question(judge_failure, inner.judge_question)
         return super().translate(path, error)
+
+
+def _refusal(server: str, error: EndpointRefused) -> CallError:
+    """Return the error that a model server of Palestra has for the same answer of its endpoint."""
+    from palestra.responses_api_models.chat import classify
+
+    reply = HttpReply(error.status, error.response_content)
+    refusal = classify(reply, server=server, url=error.url, model=error.model)
+    if isinstance(refusal, CallError):
+        return refusal
+    message = f"{server}: {error.url} answered {error.status}: {refusal.sentence}"
+    return ModelRejectedRow(message, evidence=CallEvidence(hops=(refusal.hop,)))
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:

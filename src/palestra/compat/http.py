@@ -25,6 +25,8 @@ except ModuleNotFoundError as error:
     raise MissingExtra(reason, extra="nemo-gym") from error
 
 CONNECT_TRIES = 3
+AFTER_DEADLINE_S = 5.0
+"""How long a request goes on after its rollout's deadline, unless it is cancelled, in seconds."""
 LONGEST_WAIT_S = 600.0
 """Longest time that a request outside of any rollout may take, in seconds."""
 
@@ -47,6 +49,15 @@ class ServerRefused(aiohttp.ClientResponseError):
         super().__init__(request_info, (), status=status, message=text[:500], headers=headers)
         self.response_content = content
         self.failure = failure
+
+
+class EndpointRefused(ServerRefused):
+    """A model endpoint responded with an error. `url`: what was asked; `model`: the model that was."""
+
+    def __init__(self, url: str, status: int, content: bytes, model: str) -> None:
+        super().__init__(url, status, content)
+        self.url = url
+        self.model = model
 
 
 def _url(text: str) -> URL:
@@ -147,8 +158,11 @@ async def _undisturbed(send: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def _time_left() -> float:
+    """Return how long a request may take, in seconds. The end of a rollout's time is for the server to
+    say, which knows what it means.
+    """
     left_s = current_call().remaining_s()
-    return LONGEST_WAIT_S if left_s is None else left_s
+    return LONGEST_WAIT_S if left_s is None else left_s + AFTER_DEADLINE_S
 
 
 async def raise_for_status(response: Any) -> None:

@@ -39,6 +39,8 @@ class ReverifyMode(StrEnum):
     """Whether stored responses of an environment can be verified again."""
 
     STATELESS = "stateless"
+    REPLAY_TOOLS = "replay_tools"
+    """The tool calls of a stored response make its session again. NeMo Gym does not have it."""
     UNSUPPORTED = "unsupported"
     UNKNOWN = "unknown"
 

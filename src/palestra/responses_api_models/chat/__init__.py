@@ -12,6 +12,7 @@ from palestra.responses_api_models.chat.provider_errors import (
     ContextOverflow,
     cause_of,
     check_whole,
+    classify,
     provider_sentence,
 )
 from palestra.responses_api_models.chat.request import json_setting, to_chat_request
@@ -43,6 +44,7 @@ __all__ = [
     "cause_of",
     "check_endpoint",
     "check_whole",
+    "classify",
     "is_context_overflow",
     "json_setting",
     "new_response",
