@@ -7,7 +7,7 @@ import pytest
 
 from palestra.causes import Severity
 from palestra.config.yaml_text import read_yaml
-from palestra.doctor import finding_of
+from palestra.doctor import CheckRun, Looked, Report, finding_of
 from palestra.doctor.findings import (
     Finding,
     Quote,
@@ -99,6 +99,18 @@ def test_errors_come_first_and_lower_layers_before_higher_ones() -> None:
     infra = finding()
 
     assert in_order([warning, cache, infra]) == (infra, cache, warning)
+
+
+def test_the_line_of_a_check_has_the_causes_of_its_findings() -> None:
+    problem = finding()
+    runs = tuple(
+        CheckRun(Layer.INFRA, "disk", Looked("no", findings), 0.0)
+        for findings in ((problem, problem), ())
+    )
+
+    lines = Report(runs, (problem,)).texts()[0].plain.splitlines()
+
+    assert [line.partition(": ")[2] for line in lines] == ["no (infra.disk-full)", "no"]
 
 
 def test_only_errors_make_a_command_fail() -> None:

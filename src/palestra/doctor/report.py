@@ -116,6 +116,11 @@ def _line(run: CheckRun, visible: Callable[[str], str]) -> "Text":
 
     result = _result(run)
     style = {"error": "bold red", "warning": "yellow", "skipped": "dim", "ok": "green"}[result]
+    # A check and its findings are one problem: both lines name it by the same cause.
+    causes = ", ".join(dict.fromkeys(finding.cause for finding in run.looked.findings))
     return Text.assemble(
-        (f"{result:<8}", style), f"{run.layer.value:<21}", f"{run.name}: {visible(run.looked.said)}"
+        (f"{result:<8}", style),
+        f"{run.layer.value:<21}",
+        f"{run.name}: {visible(run.looked.said)}",
+        (f" ({causes})" if causes else "", "dim"),
     )
