@@ -99,16 +99,13 @@ def runs_in(root: Path) -> list[RunManifests]:
     """Return the manifests of each run in a folder and below it. Shards of a run are together, and
     left out where the merged run exists. A re-verified run has no manifest: its path is that of none.
     """
-    reverified = [
-        output
+    reverified: list[RunManifests] = [
+        [(RunPaths(output).manifest, None)]
         for path in sorted(root.rglob(f"*{REVERIFY_SUFFIX}"))
         if (output := with_compressed(_output_beside(path, REVERIFY_SUFFIX))) is not None
         and is_reverified(output)
     ]
-    return [
-        *runs_of(sorted(root.rglob(f"*{MANIFEST_SUFFIX}"))),
-        *([(RunPaths(output).manifest, None)] for output in reverified),
-    ]
+    return [*runs_of(sorted(root.rglob(f"*{MANIFEST_SUFFIX}"))), *reverified]
 
 
 def runs_of(paths: Iterable[Path]) -> list[RunManifests]:
