@@ -78,7 +78,7 @@ def prepare_evaluation(
     server, for an environment in a folder. `report`: gets warnings, and which run is continued. A new folder for the run is removed when
     nothing was written to it. Raises BadInput: an argument, a file or a row cannot be used.
     """
-    overrides = [*overrides, *own_overrides(args.target, args.own_settings)]
+    overrides = [*overrides, *own_overrides(args.target, args.own_settings, overrides)]
     if args.model == LOCAL:
         require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
     target = find_target(args, overrides, report)
