@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from palestra.api import find_target, own_overrides
+from palestra.api import find_target, own_overrides, prepare_evaluation
 from palestra.errors import BadInput, ConfigError
 from palestra.settings import EvalArgs
 
@@ -37,6 +37,15 @@ def settings_of_target(overrides: list[str]) -> dict[str, object]:
     tree = find_target(EvalArgs(target="shop.py"), overrides).extra
     settings: dict[str, object] = tree["shop"]["resources_servers"]["environment_file"]["settings"]
     return settings
+
+
+def refusal(folder: Path, target: str, **arguments: object) -> ConfigError:
+    args = EvalArgs.model_validate({"target": target, "model": "openai:tiny", **arguments})
+    overrides = ["++policy_api_key=sk", "++policy_base_url=http://127.0.0.1:9/v1"]
+    with pytest.raises(ConfigError) as refused, prepare_evaluation(args, overrides):
+        pass
+    assert not (folder / "runs").exists()
+    return refused.value
 
 
 @pytest.mark.parametrize("environment", ["shop.py", "shop.py:Shop", "conf.yaml"])
@@ -88,3 +97,32 @@ def test_a_file_has_the_settings_of_env_yaml_before_overrides(folder: Path) -> N
 def test_settings_that_are_no_mapping_are_refused(folder: Path) -> None:
     with pytest.raises(BadInput, match="should be a mapping"):
         settings_of_target([f"++{SETTING.removesuffix('.discount')}=3"])
+
+
+def test_a_config_with_settings_of_a_file_alone_is_refused_with_the_file(folder: Path) -> None:
+    error = refusal(folder, "settings.yaml")
+
+    assert "'shop'" in error.message
+    assert "config_paths: [shop.py]" in error.hint
+    assert "palestra eval shop.py --set discount=0.5" in error.hint
+
+
+def test_a_config_without_an_environment_is_refused_also_with_rows(folder: Path) -> None:
+    (folder / "plain.yaml").write_text("discount: 0.5\n")
+    (folder / "rows.jsonl").write_text('{"question": "1 + 1 = ?", "expected": "2"}\n')
+
+    error = refusal(folder, "plain.yaml", input="rows.jsonl")
+
+    assert "plain.yaml defines no environment" in error.message
+    assert "--set" in error.hint
+
+
+def test_a_config_whose_environment_has_no_agent_is_refused_with_its_name(folder: Path) -> None:
+    (folder / "server.yaml").write_text(
+        "lonely: {resources_servers: {mcqa: {entrypoint: app.py, domain: knowledge}}}\n"
+    )
+
+    error = refusal(folder, "server.yaml")
+
+    assert "'lonely'" in error.message
+    assert "responses_api_agents" in error.hint
