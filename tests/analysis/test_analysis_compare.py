@@ -20,7 +20,7 @@ from palestra.analysis.comparison.pairing import (
     pair_tasks,
     settings_that_differ,
 )
-from palestra.analysis.comparison.result import judge_comparison
+from palestra.analysis.comparison.result import MetricComparison, judge_comparison
 from palestra.analysis.fingerprints import fingerprints
 from palestra.analysis.views import best_of_k, mean_of_present
 from palestra.errors import ConfigError, InputDataError
@@ -110,6 +110,30 @@ def test_components_that_only_one_run_has_are_listed(tmp_path: Path) -> None:
     assert [m.name for m in comparison.metrics] == ["reward", "reward_components.short"]
     text = "components of the reward that are not compared: only A has right; only B has rights"
     assert text in comparison.notices
+
+
+def compared_components(folder: Path, a: list[float], b: list[float]) -> MetricComparison:
+    """The comparison of one component, whose values are these in two runs of so many tasks."""
+    one, other = (write_run(folder / name, {t: [1.0] for t in range(len(a))}) for name in "ab")
+    for rollouts, values in ((one, a), (other, b)):
+        rows = [json.loads(line) for line in rollouts.read_text().splitlines()]
+        for row, value in zip(rows, values, strict=True):
+            row["reward_components"] = {"right": value}
+        rollouts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_a, run_b = load_side(one, name="A"), load_side(other, name="B")
+    return comparison_of(run_a, run_b, pair_tasks(run_a, run_b)).metrics[1]
+
+
+def test_the_interval_of_a_component_from_0_to_1_ends_at_a_difference_of_1(tmp_path: Path) -> None:
+    difference = compared_components(tmp_path, [1.0, 1.0, 0.5], [0.0, 0.0, 0.5]).difference
+
+    assert difference.low == -1.0
+
+
+def test_the_interval_of_a_component_of_any_size_has_no_limits(tmp_path: Path) -> None:
+    difference = compared_components(tmp_path, [30.0, 30.0, 15.0], [0.0, 0.0, 15.0]).difference
+
+    assert difference.low < -30.0
 
 
 def test_a_metric_that_one_run_lacks_is_refused_with_the_nearest_that_it_has(

@@ -104,6 +104,11 @@ def test_a_bare_word_is_neither_a_flag_nor_an_override(word: str, is_so: bool) -
             ("gym eval run --limit 1 --resources-server mcqa --model-type local_model --split example "
             "--output runs/mcqa.jsonl"),
         ),
+        (
+            "gym env resolve of_flags",
+            "'of_flags' has no flag; it is the name of an environment",
+            "gym env resolve --environment of_flags --model-type local_model",
+        ),
         ("gym eval profile rows.jsonl", "a file of rows", "gym eval profile --rollouts rows.jsonl"),
         ("gym env init my_env", "'my_env' has no flag", "gym env init --resources-server my_env"),
         (
@@ -120,6 +125,8 @@ def test_a_bare_word_is_answered_with_the_whole_command(
 ) -> None:
     world.write("my_server.yaml", "{}\n")
     world.write("rows.jsonl", "{}\n")
+    (world.folder / "environments" / "of_flags").mkdir(parents=True)
+    world.write("environments/of_flags/config.yaml", "{}\n")
 
     done = world.run(*shlex.split(typed))
 

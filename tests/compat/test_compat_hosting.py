@@ -309,6 +309,7 @@ def test_a_verifier_without_a_reward_is_quoted_with_the_reason(
         with pytest.raises(VerifierError) as failure:
             await fleet.client.peer("unsure", cookies=cookies).call("/verify", row, VerifyResponse)
         assert reason in failure.value.message
+        assert failure.value.evidence.traceback.endswith(" in verify")
 
     run(tmp_path, {"resources_servers/unsure": NO_REWARDS}, check)
 

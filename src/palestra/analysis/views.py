@@ -26,6 +26,7 @@ from palestra.metrics import (
     rows_by_size,
     sum_by_group,
 )
+from palestra.schema import REWARD_COMPONENTS
 
 _PASS_AT = re.compile(r"pass@([1-9]\d*)")
 
@@ -43,6 +44,11 @@ class Metric:
     @property
     def of_reward(self) -> bool:
         return self.field == REWARD
+
+    @property
+    def is_component(self) -> bool:
+        """Whether it is the mean of a component of the reward."""
+        return self.field.startswith(f"{REWARD_COMPONENTS}.")
 
     def by_task(self, values: FloatArray, starts: IntArray) -> FloatArray:
         """Return the metric of each group of `values` (NaN: absent); NaN for a group with too few

@@ -6,6 +6,7 @@ the answer, and an agent may make a reward of that.
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,6 +22,7 @@ from palestra.compat.refused_answers import naming_refusals
 from palestra.compat.unchecked_models import warn_of_wrong_types
 from palestra.compat.whole_messages import json_object
 from palestra.config import ServerType
+from palestra.errors import CallError
 from palestra.schema import (
     FAILURE_CLASS,
     JSON_TYPE,
@@ -33,7 +35,7 @@ from palestra.schema import (
     no_reward,
     short_repr,
 )
-from palestra.server import CalledExit, refuse_reward, stops_this_task
+from palestra.server import CalledExit, function_and_line, refuse_reward, stops_this_task
 from palestra.transport import REWARD_PATHS, Activity, current_call, fault_of, noting_questions
 
 _REWARDS: Final = {
@@ -99,9 +101,12 @@ def encoded_answer(route: APIRoute, value: Any) -> bytes:
 
 def _completed(function: Callable[..., Any], route: APIRoute, where: str) -> Callable[..., Any]:
     def completed(value: Any, arguments: Mapping[str, Any]) -> Any:
-        return _with_tool_failures(
-            _checked(_returned(value, route, where), where), route, arguments
-        )
+        try:
+            checked = _checked(_returned(value, route, where), where)
+        except CallError as error:
+            error.evidence = replace(error.evidence, traceback=function_and_line(function))
+            raise
+        return _with_tool_failures(checked, route, arguments)
 
     if inspect.iscoroutinefunction(function):
 

@@ -38,6 +38,8 @@ class Command:
     runs_authors_code: bool = False
     replaces: str = ""
     """The `ng_*` programs with the same work, in the order of `same_as`; empty: there is none."""
+    model: str = ""
+    """The class of `palestra.settings` with the settings that the command loads; empty without one."""
     same_as: tuple[str, ...] = ()
     """The commands of `palestra` with the same work, such as `dataset upload`. Flags that both have
     mean the same."""
@@ -176,7 +178,7 @@ EVAL: Final = (
     Command(
         "eval", "prepare", "run the scripts that make the files of benchmarks",
         "evaluation:prepare", (*CONFIGS, BENCHMARK), replaces="ng_prepare_benchmark",
-        same_as=("benchmark prepare",),
+        model="BenchmarkArgs", same_as=("benchmark prepare",),
     ),
     Command(
         "eval", "run", "start the servers, run the datasets of a split, stop the servers",
@@ -200,13 +202,13 @@ EVAL: Final = (
         ),
         json=True, runs_authors_code=True,
         replaces="ng_e2e_collect_rollouts; --no-serve: ng_collect_rollouts",
-        same_as=("eval", "collect"),
+        model="CollectArgs", same_as=("eval", "collect"),
     ),
     Command(
         "eval", "aggregate", "merge shards, and ask the running agents for the metrics",
         "evaluation:aggregate",
         (*CONFIGS, text("--input-glob -i", "The shards, quoted.", "input_glob"), OUTPUT),
-        replaces="ng_aggregate_rollouts", same_as=("merge",),
+        replaces="ng_aggregate_rollouts", model="AggregateArgs", same_as=("merge",),
     ),
     Command(
         "eval", "profile", "statistics of the rewards of a run",
@@ -217,7 +219,7 @@ EVAL: Final = (
                 "--allow-partial", "Profile a run that lacks rollouts.", "allow_partial_rollouts"
             ),
         ),
-        json=True, replaces="ng_reward_profile", same_as=("profile",),
+        json=True, replaces="ng_reward_profile", model="ProfileArgs", same_as=("profile",),
     ),
     Command(
         "eval", "reverify", "verify stored responses again",
@@ -287,7 +289,7 @@ DATASET: Final = (
         "dataset", "render", "fill rows into a prompt template",
         "data:render",
         (INPUT, text("--prompt-config", "The template (YAML).", "prompt_config"), OUTPUT),
-        replaces="ng_materialize_prompts", same_as=("render-prompts",),
+        replaces="ng_materialize_prompts", model="RenderArgs", same_as=("render-prompts",),
     ),
     Command(
         "dataset", "collate", "check, measure and write the datasets of agents",
@@ -298,7 +300,7 @@ DATASET: Final = (
             text("--output-dir", "The folder for the files.", "output_dirpath"),
             switch("--download", "Download files that are missing.", "should_download"),
         ),
-        json=True, replaces="ng_prepare_data", same_as=("prepare",),
+        json=True, replaces="ng_prepare_data", model="PrepareArgs", same_as=("prepare",),
     ),
 )  # fmt: skip
 DEV: Final = (

@@ -61,9 +61,10 @@ def flag_of_override(override: str) -> str:
     """
     match = re.fullmatch(rf"\+{CONFIG_PATHS}=\[([^,\]]+)\]", override)
     path = Path(match[1]) if match else Path()
+    folder = "/".join(path.parts[1:-1])
+    name = path.parents[1].name if len(path.parts) == _CONFIG_PARTS else folder
     for selector in SELECTORS.values():
-        name = path.parents[1].name if len(path.parts) == _CONFIG_PARTS else ""
-        for candidate in (name, f"{name}/{path.stem}") if name else ():
+        for candidate in filter(None, (name, f"{name}/{path.stem}", folder)):
             if path.as_posix() in selector.files(candidate):
                 return f"{selector.flag} {candidate}"
     return ""

@@ -22,6 +22,7 @@ from palestra.server.author_calls import (
     is_servers_file,
 )
 from palestra.server.author_classes import app_from, making, refuse_unfinished
+from palestra.server.author_code import function_and_line
 from palestra.server.authors_errors import (
     ESCAPES,
     TIME_LIMIT,
@@ -206,6 +207,7 @@ __all__ = [
     "environment",
     "error_text",
     "explained_fields",
+    "function_and_line",
     "is_by_author",
     "is_servers_file",
     "making",

@@ -6,6 +6,7 @@ as `detail`: existing clients read it, and for a tool call the model reads it.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, final
 
@@ -32,6 +33,7 @@ from palestra.errors import (
 )
 from palestra.schema import JsonDict, encode_json
 from palestra.server.author_calls import VERIFY
+from palestra.server.own_errors import own_frames
 from palestra.server.sessions import UnknownTool
 from palestra.transport import Activity, add_verify_request, current_call, is_tool_path
 
@@ -83,10 +85,20 @@ class RefusalEnvelopes:
         mask_error(failure, self._mask)
 
     def body(
-        self, method: str, path: str, status: int, detail: Any, *, routed: bool = True
+        self,
+        method: str,
+        path: str,
+        status: int,
+        detail: Any,
+        *,
+        routed: bool = True,
+        frames: str = "",
     ) -> JsonDict:
-        """Return the envelope of one error reply. `routed`: whether a route was found for the path."""
+        """Return the envelope of one error reply. `routed`: whether a route was found for the path.
+        `frames`: where the author's code raised it.
+        """
         failure = self._failure(method, path, status, detail, routed=routed)
+        failure.evidence = replace(failure.evidence, traceback=frames)
         call = current_call()
         self.complete(failure, call.row, call.activity)
         if status == HTTPStatus.NOT_FOUND and not routed and method == "POST":
@@ -110,6 +122,7 @@ class RefusalEnvelopes:
             error.status_code,
             error.detail,
             routed=is_routed,
+            frames=own_frames(error) if is_routed else "",
         )
         return HttpResponse(
             encode_json(body),

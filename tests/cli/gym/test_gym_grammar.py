@@ -2,6 +2,7 @@
 
 import pytest
 
+from palestra import settings
 from palestra.cli.gym.grammar import Invocation, UsageError, as_item, as_text, parse
 from palestra.config import parse_overrides
 from palestra.programs import COMMANDS, command_at
@@ -140,6 +141,35 @@ def test_a_wrong_flag_is_an_error_of_usage(line: str) -> None:
 def test_the_nearest_flag_is_suggested() -> None:
     with pytest.raises(UsageError, match="--resources-server"):
         invocation_of("env start --resourcesserver x")
+
+
+@pytest.mark.parametrize(
+    ("line", "override"),
+    [
+        ("eval run --shard 1/2", "+shard=1/2"),
+        ("eval run --shard=1/2", "+shard=1/2"),
+        ("eval run --shard --limit 3", "+shard=VALUE"),
+        ("dataset collate --data-source gitlab", "+data_source=gitlab"),
+    ],
+)
+def test_a_setting_that_is_typed_as_a_flag_is_named_as_an_override(
+    line: str, override: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        invocation_of(line)
+
+    assert caught.value.hint == f"write {override}"
+
+
+def test_a_setting_of_another_command_is_no_override() -> None:
+    with pytest.raises(UsageError) as caught:
+        invocation_of("env start --shard 1/2")
+
+    assert "shard=" not in caught.value.hint
+
+
+def test_every_model_of_a_command_is_one_of_settings() -> None:
+    assert all(hasattr(settings, c.model) for c in COMMANDS if c.model)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,12 @@ def test_an_error_in_the_configuration_is_on_standard_output(world: World) -> No
     assert "error: " not in done.err
 
 
+def test_a_run_without_a_split_may_have_an_input(world: World) -> None:
+    done = gym(world, "eval", "run", "--output", "o.jsonl")
+
+    assert "--split or --input" in done.err
+
+
 @pytest.mark.parametrize(
     "words",
     [

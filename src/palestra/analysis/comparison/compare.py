@@ -16,7 +16,7 @@ from palestra.analysis.comparison.result import (
     RunCounts,
 )
 from palestra.analysis.frame import NO_OUTCOME, SCORED, SCORED_CODE, RunFrame, counts_by_name
-from palestra.analysis.intervals import CELLS_AT_ONCE, SEED, estimate_difference
+from palestra.analysis.intervals import CELLS_AT_ONCE, SEED, UNIT, estimate_difference
 from palestra.analysis.load import LARGEST_VALUE
 from palestra.analysis.selection.export import rewards_digest, selected_from
 from palestra.analysis.views import (
@@ -206,7 +206,8 @@ class _Paired:
                 else self._who_lacks(metric),
             )
         low, high = self._range(metric)
-        limits = (low - high, high - low) if metric.of_reward else None
+        has_limits = metric.of_reward or (metric.is_component and (low, high) == UNIT)
+        limits = (low - high, high - low) if has_limits else None
         difference = estimate_difference(values.difference, limits=limits)
         p_value = sign_flip_p(values.difference)
         error = difference.standard_error
@@ -263,6 +264,9 @@ class _Paired:
     def _range(self, metric: Metric) -> tuple[float, float]:
         """Return the least and the largest possible value of a metric: those observed in either
         run; for rewards, the range also includes 0 and 1.
+
+        A component of the reward has no declared range. Its range is 0 to 1 when no observed value
+        is outside, as for rewards; another component may be a number of any size.
         """
         columns = [
             side.frame.rollouts.columns.values[metric.field]
@@ -273,6 +277,8 @@ class _Paired:
         if metric.of_reward:
             return reward_range(rewards)
         low, high = float(np.nanmin(rewards)), float(np.nanmax(rewards))
+        if metric.is_component and low >= UNIT[0] and high <= UNIT[1]:
+            return UNIT
         if max(abs(low), abs(high)) > LARGEST_VALUE:
             raise InputDataError(
                 f"values of {metric.field} are beyond ±{LARGEST_VALUE:g}, the largest that can "

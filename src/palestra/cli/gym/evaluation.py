@@ -50,7 +50,7 @@ def run(invocation: Invocation, overrides: list[str]) -> int:
     if missing:
         raise InvalidSettings.of(
             [SettingProblem(name, (), "is required", is_missing=True) for name in missing],
-            hint="--no-serve takes --input and --output; without it, --split and --output",
+            hint="give --output, and --split or --input; --no-serve needs --input",
         )
     args_from(CollectArgs, settings)  # before anything is downloaded
     if invocation.json and settings.get(DRIVER) is not None:

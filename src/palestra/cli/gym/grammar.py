@@ -5,13 +5,14 @@ that are neither flags nor the command's own names are overrides in Hydra's gram
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from palestra.config import contradicting_override, nearest, parse_overrides
+from palestra.config import contradicting_override, mask_line, nearest, parse_overrides
 from palestra.errors import ConfigError, PalestraError
 from palestra.programs import Command, FlagKind, GymFlag, is_bare
 
@@ -131,7 +132,8 @@ def _scan(command: Command, words: Sequence[str], called: str) -> _Scanned:
             name, equals, text = word.partition("=")
             flag = by_name.get(name)
             if flag is None:
-                raise _unknown(command, called, name, by_name)
+                value = text if equals else next(remaining_words, "")
+                raise _unknown(command, called, name, value, by_name)
             _add(scanned, flag, _value(flag, text if equals else None, remaining_words))
         elif command.name and is_bare(word):
             scanned.names.append(word)
@@ -141,8 +143,14 @@ def _scan(command: Command, words: Sequence[str], called: str) -> _Scanned:
 
 
 def _unknown(
-    command: Command, called: str, name: str, by_name: Mapping[str, GymFlag]
+    command: Command, called: str, name: str, value: str, by_name: Mapping[str, GymFlag]
 ) -> UsageError:
+    """Return the error for an unknown flag. `value`: the text after it; empty without one."""
+    if override := _override_for(command, name, value):
+        return UsageError(
+            f"{called} has no flag {name}; it is a setting, which is given as an override",
+            hint=f"write {override}",
+        )
     flag_names = [*by_name, *VERBOSE, *HELP, *([JSON] if command.json else [])]
     near = nearest(name, flag_names)
     return UsageError(
@@ -150,6 +158,24 @@ def _unknown(
         hint=f"{called} --help lists its flags; a setting without a flag is an override: "
         "+key=value",
     )
+
+
+def _override_for(command: Command, name: str, value: str) -> str:
+    """Return the override for a setting of the command that was typed as a flag; empty when it has
+    no such setting.
+    """
+    if not command.model:
+        return ""
+    from palestra import settings  # pydantic takes 50 ms to import
+
+    fields = getattr(settings, command.model).model_fields
+    setting, _ = settings.settings_by_flag().get(name, (name.lstrip("-").replace("-", "_"), None))
+    if setting not in fields:
+        return ""
+    if fields[setting].annotation is bool:
+        return f"+{setting}=true"
+    has_value = value and not value.startswith(("-", "+", "~"))
+    return shlex.quote(mask_line(f"+{setting}={value if has_value else 'VALUE'}"))
 
 
 def _value(flag: GymFlag, attached: str | None, remaining_words: Iterator[str]) -> Any:
