@@ -136,6 +136,20 @@ def test_a_range_without_numbers_is_refused_for_a_field_of_numbers(shelf: Path, 
     assert raised.value.hint.endswith("task:0..3")
 
 
+def test_a_word_for_a_field_of_numbers_is_refused(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.raises(QueryError, match="task is a number, and 'a' is none"):
+        list(run.rollouts("task:a"))
+
+
+def test_a_tool_that_is_never_called_is_a_warning(shelf: Path, model: str) -> None:
+    run = evaluated(shelf, model)
+
+    with pytest.warns(UserWarning, match="no row has tools:search; its values here: none"):
+        assert not list(run.rollouts("tools:search"))
+
+
 class Table:
     """A table as those of pandas: its items are the columns."""
 

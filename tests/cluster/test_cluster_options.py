@@ -236,6 +236,17 @@ def test_a_secret_among_the_options_is_refused_without_showing_it(given: dict[st
     assert "canary" not in refusal(**given)
 
 
+def test_a_secret_of_digits_is_refused_without_showing_it() -> None:
+    refused = refusal(serve_override="++policy_api_key=8812345678901234")
+
+    assert "policy_api_key is a secret" in refused
+    assert "8812" not in refused
+
+
+def test_a_number_of_a_token_is_no_secret() -> None:
+    assert options(serve_override="++policy.eos_token_id=151645").serve_override
+
+
 def test_a_secret_by_the_name_of_its_variable_is_fine() -> None:
     assert options(serve_override="++policy_api_key=${oc.env:MY_KEY}").serve_override
     assert options(**HOSTED, server_entrypoint="serve --key-env MY_KEY").server_entrypoint

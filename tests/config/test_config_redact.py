@@ -65,6 +65,33 @@ def test_numbers_are_masked_below_password_and_secret() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["policy_api_key", "apiKey", "API_KEY_OPENAI", "Authorization"])
+def test_numbers_are_masked_below_the_name_of_a_key(name: str) -> None:
+    assert redact({name: 8812345678901234, "x": [{name: 1.5}]}) == {name: MASK, "x": [{name: MASK}]}
+
+
+def test_a_long_whole_number_is_masked_below_a_name_that_ends_with_a_secret_word() -> None:
+    assert redact({"hf_token": 88123456, "access_key": 8812345678}) == {
+        "hf_token": MASK,
+        "access_key": MASK,
+    }
+
+
+def test_numbers_of_tokens_are_no_secrets() -> None:
+    value = {"eos_token_id": 151645, "pad_token": 151643, "token_logprobs": [-0.123456789]}
+    value |= {"prompt_token_ids": [1, 99999999], "api_key": True, "max_tokens": 123456789}
+
+    assert redact(value) == {**value}
+    assert not find_secrets(value)
+
+
+def test_a_secret_number_is_masked_wherever_it_turns_up() -> None:
+    value = {"api_key": 8812345678901234, "team": 8812345678901234, "x": "Bearer 8812345678901234"}
+
+    assert redact(value) == {"api_key": MASK, "team": MASK, "x": f"Bearer {MASK}"}
+    assert find_secrets(value) == {"8812345678901234"}
+
+
 def test_a_secrets_value_is_masked_wherever_it_turns_up() -> None:
     value = {"api_key": "sk-abc", "url": "http://x/?k=sk-abc", "l": [{"b": b"\xff sk-abc"}]}
 

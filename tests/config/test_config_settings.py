@@ -298,6 +298,43 @@ def test_a_value_that_is_refused_is_quoted_with_the_file_that_has_it(tmp_path: P
     assert message.endswith("got 'five'")
 
 
+def refusal_of_number(world: World, *overrides: str) -> Problem:
+    """The problem of `api_key`, which refers to a number."""
+    config = world.load_text(
+        "m: {responses_api_models: {openai_model: {api_key: '${policy_api_key}', "
+        "openai_base_url: http://x}}}",
+        *overrides,
+        need_folders=False,
+    )
+    with pytest.raises(ConfigError) as caught:
+        settings_from(Settings, config.instance("m"))
+    (problem,) = caught.value.problems
+    return problem
+
+
+def test_a_key_that_yaml_reads_as_a_number_is_refused_with_its_line_and_not_shown(
+    world: World,
+) -> None:
+    file = world.write("env.yaml", "policy_model_name: x\npolicy_api_key: 8812345678901234\n")
+
+    problem = refusal_of_number(world)
+
+    assert (problem.file, problem.line) == (str(file), 2)
+    assert "quotes" in problem.hint
+    assert "8812" not in problem.message + problem.hint
+
+
+def test_a_number_of_an_override_is_not_said_to_be_in_the_file_that_refers_to_it(
+    world: World,
+) -> None:
+    world.write("env.yaml", "policy_api_key: abcd\n")
+
+    problem = refusal_of_number(world, "++policy_api_key=8812345678901234")
+
+    assert problem.file == ""
+    assert "quotes" in problem.hint
+
+
 class Switch(BaseModel):
     return_token_id_information: bool = False
 

@@ -22,6 +22,18 @@ MODEL = "policy_model: {responses_api_models: {my_model: {KEY: x}}}"
             "policy_model.responses_api_models.my_model.datasetz",
             "datasets",
         ),
+        ("mine: {_inherits_from: policy_model}", "mine._inherits_from", "_inherit_from"),
+        (
+            f"{MODEL}\nmine: {{_inherits_from: policy_model, responses_api_models: {{}}}}",
+            "mine._inherits_from",
+            "_inherit_from",
+        ),
+        (
+            MODEL.replace("KEY", "_copi"),
+            "policy_model.responses_api_models.my_model._copi",
+            "_copy",
+        ),
+        ("mine: {inner: {_delete_keys: [a]}}", "mine.inner._delete_keys", "_delete_key"),
     ],
 )
 def test_a_slip_in_a_file_is_refused_with_the_key_that_it_resembles(
@@ -45,6 +57,7 @@ def test_a_slip_in_a_file_is_refused_with_the_key_that_it_resembles(
         "policy_base_url_2: x",
         "policy_api_key_env: KEY",
         "mine: 1",
+        "mine: {_copy_2: x, _copies: 3, _default: 1}",
         "policy_base_ulr: x\nagain: ${policy_base_ulr}",
         MODEL.replace("KEY", "dataset"),
         MODEL.replace("KEY", "other"),

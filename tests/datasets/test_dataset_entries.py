@@ -1,11 +1,19 @@
 """What an agent's `datasets` may say, and what is said when they are wrong."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from palestra.config import InstanceConfig, ServerType
-from palestra.datasets import DatasetEntry, dataset_type_problems, datasets_of_agents
+from palestra.datasets import (
+    AgentDataset,
+    DatasetEntry,
+    Located,
+    dataset_type_problems,
+    datasets_of_agents,
+    fetch,
+)
 from palestra.datasets.entries import LICENCES
 from palestra.errors import ConfigError
 
@@ -70,6 +78,21 @@ def test_the_preferred_source_decides_only_when_both_are_known() -> None:
     assert both.source("huggingface") == "huggingface"
     assert entry(gitlab_identifier=REGISTRY).source("huggingface") == "gitlab"
     assert entry().source("gitlab") is None
+
+
+def test_a_download_from_another_source_than_the_preferred_one_says_why(tmp_path: Path) -> None:
+    dataset = AgentDataset("a", entry(huggingface_identifier=HUB))
+    notices: list[str] = []
+
+    fetch(
+        [Located(dataset, tmp_path / "d.jsonl")],
+        download=lambda _entry, _source, path: path.touch(),
+        preferred="gitlab",
+        report=notices.append,
+    )
+
+    [notice] = notices
+    assert "from huggingface (it has no gitlab_identifier)" in notice
 
 
 @pytest.mark.parametrize(

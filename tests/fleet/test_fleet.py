@@ -363,11 +363,14 @@ def test_wrong_settings_of_a_file_are_said_with_their_line(
 
 
 def test_an_order_has_the_files_of_the_settings() -> None:
-    order = WorkOrder("x", {}, {}, 3, "s", "t", setting_files={"a": "a.yaml"}, file="b.yaml")
+    order = WorkOrder(
+        "x", {}, {}, 3, "s", "t", None, None, "", {"a": "a.yaml"}, "b.yaml", {"a": ("c.yaml", "d")}
+    )
 
     decoded = WorkOrder.decode(order.encode())
 
     assert (decoded.setting_files, decoded.file) == ({"a": "a.yaml"}, "b.yaml")
+    assert [*decoded.setting_references["a"]] == ["c.yaml", "d"]
 
 
 def test_a_wrong_setting_of_an_embedded_server_is_a_config_error(project: Project) -> None:

@@ -159,6 +159,20 @@ def test_a_range_of_numbers_has_dots(tmp_path: Path) -> None:
     assert "task:0..3" in raised.value.hint
 
 
+def test_a_word_is_an_index_only_where_tasks_have_names(tmp_path: Path) -> None:
+    for name in ("numbers", "names"):
+        (tmp_path / name).mkdir()
+    with_numbers = Run.write(tmp_path / "numbers", [scored(0, 0, 1.0)]).paths.output
+    with_names = Run.write(tmp_path / "names", [scored("a", 0, 1.0)]).paths.output
+
+    with indexed(with_numbers, tmp_path / "cache") as snapshot, pytest.raises(QueryError) as raised:
+        keys(snapshot, "task:a")
+    with indexed(with_names, tmp_path / "cache") as snapshot:
+        assert keys(snapshot, "task:a") == [("a", 0)]
+        assert keys(snapshot, "task:b") == []
+    assert raised.value.position == 1
+
+
 def test_a_component_without_its_prefix_is_named_with_it(tmp_path: Path) -> None:
     row = scored(0, 0, 1.0, reward_components={"correct": 1.0})
     output = Run.write(tmp_path, [row]).paths.output

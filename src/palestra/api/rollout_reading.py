@@ -130,8 +130,8 @@ def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[Rollout
     """Yield the rollouts that match. When none does, warn of the values that the query asks for and
     no rollout has.
 
-    Raises QueryError, after the last rollout: no rollout has a field of the query, or a range is
-    written as `0-3`. When some matched, a field that resembles no other is no error.
+    Raises QueryError, after the last rollout: no rollout has a field of the query, or a field
+    of numbers is compared with a text. When some matched, a field that resembles no other is no error.
     """
     contents = _Contents(query)
     has_records = has_matched = False
@@ -150,7 +150,7 @@ def matching(records: Iterator[RolloutRecord], query: Query) -> Iterator[Rollout
     except QueryError as error:
         if error.nearest or not has_matched:
             raise
-    query.check_ranges(contents.numbers)
+    query.check_numbers(contents.numbers)
     if not has_matched:
         for text in absent_values(query, contents.counts):
             warnings.warn(text, stacklevel=2)
@@ -164,7 +164,8 @@ class _Contents:
         self._texts: dict[str, Counter[str]] = {leaf.field: Counter() for leaf in leaves}
         self._unseen = self._texts.keys() - _SPECIAL
         self.fields = set(_SPECIAL)
-        self._ranged = {term.field for term in query.wrong_ranges()}
+        self._compared_with_texts = {term.field for term in query.text_terms()}
+        self._numeric: set[str] = set()
         self._textual: set[str] = set()
 
     def add(self, record: RolloutRecord, *, with_texts: bool) -> None:
@@ -175,14 +176,14 @@ class _Contents:
             for name, texts in self._texts.items():
                 texts.update(value for value in values_of(record, name) if isinstance(value, str))
 
-        for name in self._ranged:
-            if any(isinstance(value, str) for value in values_of(record, name)):
-                self._textual.add(name)
+        for name in self._compared_with_texts:
+            for value in values_of(record, name):
+                (self._textual if isinstance(value, str) else self._numeric).add(name)
 
     @property
     def numbers(self) -> Collection[str]:
-        """The fields with a term such as `task:0-3` in which no rollout has a text."""
-        return self._ranged - self._textual
+        """The fields with a term such as `task:abc` in which every value is a number."""
+        return self._numeric - self._textual
 
     def counts(self, name: str) -> Mapping[str, int]:
         return dict(self._texts[name].most_common())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from palestra.config import Override, is_secret_name, parse_overrides
+from palestra.config import Override, find_secrets, is_secret_name, parse_overrides
 from palestra.errors import ConfigError
 
 SHELL: Final = ("$", "`")
@@ -63,7 +63,7 @@ def override_problems(overrides: Iterable[str], where: str) -> list[str]:
 def _tells_secret(override: Override) -> bool:
     value = override.value
     if not isinstance(value, str):
-        return False
+        return bool(find_secrets({override.steps[-1]: value}))
     if value.startswith(("http://", "https://")) and address_problem(value, override.key):
         return True
     return (

@@ -15,6 +15,7 @@ from palestra.config.tree import (
     ABSENT,
     COPY,
     DELETE,
+    DIRECTIVES,
     MOVE,
     Steps,
     children,
@@ -88,7 +89,7 @@ class _Composer:
         own_keys = {
             key: self.evaluate((*steps, key), item)
             for key, item in node.items()
-            if key not in (MOVE, COPY, DELETE)
+            if key not in DIRECTIVES
         }
         value = self._with_source(steps, node, own_keys)
         if DELETE in node:

@@ -225,6 +225,9 @@ class _BlockReader:
             refs=find_references(settings),
             folder=None if placement == "remote" else self._folder(entrypoint),
             setting_files=self._origins.files_below(block.name, block.type, block.implementation),
+            setting_references=self._origins.references_below(
+                block.name, block.type, block.implementation
+            ),
             file=self._origins.file(block.name, block.type, block.implementation),
         )
 

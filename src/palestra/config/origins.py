@@ -1,5 +1,6 @@
 """Where the values of a configuration come from: config files and overrides."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,9 @@ from palestra.config.tree import ABSENT, Steps, value_at
 from palestra.config.yaml_text import line_at
 from palestra.errors import Problem
 from palestra.system import file_and_line, shown
+
+_WHOLE_REFERENCE = re.compile(r"\$\{\s*([\w.]+)\s*\}")
+"""A value that is one reference to another key, with nothing beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,18 @@ class Origins:
             for key in block
             if key not in overridden_keys
         }
+
+    def references_below(self, *steps: Any) -> dict[str, tuple[str, str]]:
+        """Return the values that the mapping at a path takes from another key of a file, as
+        `${policy_api_key}`: by their keys in the mapping, the file and the other key.
+        """
+        references = {}
+        for key, path in self.files_below(*steps).items():
+            value = next(value_at(s.tree, (*steps, key)) for s in self.sources if s.path == path)
+            match = _WHOLE_REFERENCE.fullmatch(value) if isinstance(value, str) else None
+            if match and (file := self.file(*match[1].split("."))):
+                references[key] = (str(file), match[1])
+        return references
 
     def _override_text(self, steps: Steps) -> str:
         override = self.override(*steps)

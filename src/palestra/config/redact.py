@@ -1,10 +1,13 @@
 """Keep secrets out of everything that a person or a log can read.
 
 A string is a secret when its key contains, as a separate word, `key`, `token`, `password` or
-`secret` (or `authorization`, `apikey`): `hf_token`, `apiKey`, but not `max_output_tokens`. A
-secret's value is masked everywhere else too.
+`secret` (or `authorization`, `apikey`): `hf_token`, `apiKey`, but not `max_output_tokens`. YAML
+reads a secret of digits as a number: below `api_key`, `password` or `secret` every number is a
+secret too, and below another name that ends with a secret word, such as `hf_token`, a long whole
+number. A secret's value is masked everywhere else too.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -19,8 +22,13 @@ MIN_LENGTH_IN_KEYS: Final = 8
 """Least length of a secret that is also masked in mapping keys, so that a key like `name` is kept.
 """
 
+MIN_DIGITS: Final = 8
+"""Least digits of a whole number that is a secret below a name such as `token`, which may also have
+the id of a token.
+"""
+
 _SECRET_WORDS = frozenset({"key", "token", "password", "secret", "authorization", "apikey"})
-_NUMBERS_TOO = frozenset({"password", "secret"})
+_NUMBERS_TOO = frozenset({"password", "secret", "authorization", "apikey"})
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _NO_SECRETS = re.compile(r"key[_\-. ]?metrics?|token_id_information", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
@@ -36,12 +44,20 @@ def is_secret_name(name: object) -> bool:
     return not _SECRET_WORDS.isdisjoint(_words(name))
 
 
-def _words(name: object) -> set[str]:
+def _words(name: object) -> list[str]:
     if not isinstance(name, str):
-        return set()
+        return []
     # `key metrics` are the metrics that matter: no lock, no key. `return_token_id_information` is a
     # switch.
-    return {word.lower() for word in _WORD.findall(_NO_SECRETS.sub("", name))}
+    return [word.lower() for word in _WORD.findall(_NO_SECRETS.sub("", name))]
+
+
+def _least_digits(name: object) -> float:
+    """Return the digits from which numbers below this key are secrets; infinity when none is."""
+    words = _words(name)
+    if not _NUMBERS_TOO.isdisjoint(words) or {"api", "key"} <= {*words}:
+        return 0
+    return MIN_DIGITS if words and words[-1] in _SECRET_WORDS else math.inf
 
 
 def find_secrets(tree: Any) -> frozenset[str]:
@@ -52,7 +68,7 @@ def find_secrets(tree: Any) -> frozenset[str]:
     """
     return frozenset(
         secret
-        for value in _secret_values(tree, hidden=False, numbers=False)
+        for value in _secret_values(tree, hidden=False, digits=math.inf)
         for secret in _parts(value)
         if _maskable(secret)
     )
@@ -82,23 +98,26 @@ def _texts(tree: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _secret_values(value: Any, *, hidden: bool, numbers: bool) -> Iterator[str]:
+def _secret_values(value: Any, *, hidden: bool, digits: float) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             below = hidden or is_secret_name(key)
-            counts = numbers or not _NUMBERS_TOO.isdisjoint(_words(key))
-            yield from _secret_values(item, hidden=below, numbers=counts)
+            least = min(digits, _least_digits(key))
+            yield from _secret_values(item, hidden=below, digits=least)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _secret_values(item, hidden=hidden, numbers=numbers)
+            yield from _secret_values(item, hidden=hidden, digits=digits)
     elif isinstance(value, str):
         yield from [value] if hidden else _URL_PASSWORD.findall(value)
-    elif numbers and _is_number(value):
+    elif _is_secret_number(value, digits):
         yield str(value)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_secret_number(value: object, digits: float) -> bool:
+    """Whether a value is a number that is a secret from so many digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return digits == 0 or (isinstance(value, int) and abs(value) >= 10 ** (digits - 1))
 
 
 def _parts(secret: str) -> Iterator[str]:
@@ -170,27 +189,31 @@ def redact(value: Any, secrets: Collection[str] = ()) -> Any:
     """
     all_secrets = find_secrets(value) | frozenset(secrets)
     in_keys = Redactor([secret for secret in all_secrets if len(secret) >= MIN_LENGTH_IN_KEYS])
-    return _Masking(Redactor(all_secrets), in_keys).mask(value, hidden=False, numbers=False)
+    return _Masking(all_secrets, in_keys).mask(value, hidden=False, digits=math.inf)
 
 
 class _Masking:
-    def __init__(self, values: Redactor, keys: Redactor) -> None:
-        self._values = values
+    def __init__(self, secrets: Collection[str], keys: Redactor) -> None:
+        self._secrets = secrets
+        self._values = Redactor(secrets)
         self._keys = keys
 
-    def mask(self, value: Any, *, hidden: bool, numbers: bool) -> Any:
+    def mask(self, value: Any, *, hidden: bool, digits: float) -> Any:
         if isinstance(value, Mapping):
-            return self._mapping(value, hidden=hidden, numbers=numbers)
+            return self._mapping(value, hidden=hidden, digits=digits)
         if isinstance(value, list | tuple | set | frozenset):
-            items = [self.mask(item, hidden=hidden, numbers=numbers) for item in value]
+            items = [self.mask(item, hidden=hidden, digits=digits) for item in value]
             return items if type(value) is list else _like(value, items)
         if isinstance(value, str):
             return MASK if hidden and value else self._values(value)
         if isinstance(value, bytes):
             return MASK.encode() if hidden and value else self._bytes(value)
-        return MASK if numbers and _is_number(value) else value
+        is_secret = _is_secret_number(value, digits) or (
+            isinstance(value, int | float) and str(value) in self._secrets
+        )
+        return MASK if is_secret else value
 
-    def _mapping(self, value: Mapping[Any, Any], *, hidden: bool, numbers: bool) -> dict[Any, Any]:
+    def _mapping(self, value: Mapping[Any, Any], *, hidden: bool, digits: float) -> dict[Any, Any]:
         masked: dict[Any, Any] = {}
         for key, item in value.items():
             masked_key = self._keys(key) if isinstance(key, str) else key
@@ -199,7 +222,7 @@ class _Masking:
             masked[masked_key] = self.mask(
                 item,
                 hidden=hidden or is_secret_name(key),
-                numbers=numbers or not _NUMBERS_TOO.isdisjoint(_words(key)),
+                digits=min(digits, _least_digits(key)),
             )
         return masked
 

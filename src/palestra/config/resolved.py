@@ -68,6 +68,12 @@ class InstanceConfig:
     """The folder that holds the entrypoint; None for a remote instance."""
     setting_files: Mapping[str, Path] = field(default_factory=dict, repr=False, compare=False)
     """The config file that each key of the server's block comes from, where it is known."""
+    setting_references: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The file and the key in it that a setting refers to, such as `env.yaml` and `policy_api_key`,
+    where its whole value is that reference.
+    """
     file: Path | None = field(default=None, repr=False, compare=False)
     """The config file with the server's block, the last one of several; None when no file has it."""
 

@@ -4,11 +4,19 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 from palestra.config.keys import FLEET_KEYS
 from palestra.config.own_keys import is_in_code, is_interpolated, misspelt_key
-from palestra.config.problems import did_you_mean, is_variant, misspelt_as, raise_problems, slip_of
+from palestra.config.problems import (
+    did_you_mean,
+    is_variant,
+    located,
+    misspelt_as,
+    raise_problems,
+    slip_of,
+)
 from palestra.config.redact import Redactor, find_secrets, is_secret_name, redact
 from palestra.config.resolved import InstanceConfig
 from palestra.config.tree import ABSENT, ConfigTree, dotted, value_at
@@ -159,9 +167,16 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     if error["type"] in _NEEDS_MAPPING:
         name = None if is_secret else error["input"]
         message += f"; write {_override(path, model, steps, name)}"
-    problem = Problem(message, key=path, cause=KnownCause.BAD_VALUE)
-    is_in_file = steps and _is_in_file(instance, steps, error["input"])
-    return instance.located(problem, *steps) if is_in_file else problem
+    hint = ""
+    if error["type"] == "string_type" and isinstance(error["input"], int | float):
+        hint = "put the value in quotes, so that YAML reads it as a text"
+    problem = Problem(message, hint=hint, key=path, cause=KnownCause.BAD_VALUE)
+    if steps and _is_in_file(instance, steps, error["input"]):
+        return instance.located(problem, *steps)
+    if len(steps) == 1 and (reference := instance.setting_references.get(str(steps[0]))):
+        file, key = reference
+        return located(problem, Path(file), key.split("."))
+    return problem
 
 
 def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:

@@ -25,14 +25,24 @@ from palestra.config.overrides import (
 )
 from palestra.config.own_keys import is_in_code, misspelt_key
 from palestra.config.paths import SearchPaths
-from palestra.config.problems import is_variant, located, slip_of
+from palestra.config.problems import is_variant, located, nearest, slip_of
 from palestra.config.resolved import ServerType
 from palestra.config.sources import Source
-from palestra.config.tree import ABSENT, dotted, inherits, leaves, nested, string_directive
+from palestra.config.tree import (
+    ABSENT,
+    DIRECTIVES,
+    dotted,
+    inherits,
+    leaves,
+    nested,
+    string_directive,
+)
 from palestra.errors import KnownCause, Problem
 from palestra.system import shown
 
 _TYPES: Final = tuple(server_type.value for server_type in ServerType)
+_DIRECTIVE: Final = 0.8
+"""The least similarity of a slip of a directive. Few other keys begin with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,7 @@ def slips_in(
     top_level = RESERVED_KEYS | set(known_keys)
     problems = list(_dotted_keys(sources, top_level | {str(name) for name in tree}))
     problems += _replaced_servers(sources)
+    problems += _misspelt_directives(sources)
     for key in (key for source in sources for key in _keys_of(source)):
         names = FLEET_KEYS if key.server else top_level
         near = None if key.word in names else slip_of(key.word, names)
@@ -92,6 +103,21 @@ def _dotted_keys(sources: Iterable[Source], names: Collection[str]) -> Iterator[
                     cause=KnownCause.MISSPELT_SETTING,
                 )
                 yield located(problem, source.path, (key,))
+
+
+def _misspelt_directives(sources: Iterable[Source]) -> Iterator[Problem]:
+    """Yield a problem for each key, at any depth, that resembles a directive such as `_inherit_from`."""
+    for source in sources:
+        paths = {
+            steps[: depth + 1]: None
+            for steps, _ in leaves(source.tree)
+            for depth in range(len(steps))
+        }
+        for steps in paths:
+            word = str(steps[-1])
+            near = nearest(word, DIRECTIVES, cutoff=_DIRECTIVE) if word.startswith("_") else None
+            if near is not None and near != word and not is_variant(word, near):
+                yield located(misspelt_key(dotted(steps), near), source.path, steps)
 
 
 def _replaced_servers(sources: Sequence[Source]) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from palestra.errors import ConfigError
 MOVE: Final = "_inherit_from"
 COPY: Final = "_copy"
 DELETE: Final = "_delete_key"
+DIRECTIVES: Final = (MOVE, COPY, DELETE)
 
 _STRING_FORM = re.compile(r"\s*\$\{\s*(inherit_from|copy)\s*:\s*([^${}]*?)\s*\}\s*")
 _KEY_OF = {"inherit_from": MOVE, "copy": COPY}

@@ -349,6 +349,7 @@ class Fleet:
                 ray=self._ray.encode(),
                 setting_files={key: str(file) for key, file in instance.setting_files.items()},
                 file="" if instance.file is None else str(instance.file),
+                setting_references=dict(instance.setting_references),
             )
             await self._processes.start(self.instances[instance.name], order, python, sock)
         await self._wait_ready(instance.name)

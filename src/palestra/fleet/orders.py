@@ -29,6 +29,8 @@ class WorkOrder:
     """The config file that each of the instance's settings comes from, for messages."""
     file: str = ""
     """The config file with the instance's block; empty when no file has it."""
+    setting_references: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The file and the key in it that each of the instance's settings refers to, for messages."""
 
     @property
     def process_name(self) -> str:
@@ -52,6 +54,7 @@ class WorkOrder:
                 self.ray,
                 self.setting_files,
                 self.file,
+                self.setting_references,
             ],
             option=orjson.OPT_NON_STR_KEYS,
         )

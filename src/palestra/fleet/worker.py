@@ -68,6 +68,7 @@ async def serve(order: WorkOrder) -> None:
         config_from_tree(order.tree).instance(order.instance),
         setting_files={key: Path(file) for key, file in order.setting_files.items()},
         file=Path(order.file) if order.file else None,
+        setting_references=order.setting_references,
     )
     targets = {
         name: Target(name, server_type, tuple(urls))

@@ -7,8 +7,9 @@
     text:word, text:"a phrase": looked for in the whole transcript, without case
     text=word, text="a phrase": the same, with case
 
-Numbers compare as numbers, texts without case. A field that a row lacks matches only `-has:field`:
-a comparison with it is neither true nor false, and so is its negation.
+Numbers compare as numbers, texts without case; to compare a field of numbers with a text is an error.
+A field that a row lacks matches only `-has:field`: a comparison with it is neither true nor false, and
+so is its negation.
 
 `parsing.py` makes a tree of a text; `tree.py` has the tree and decides it for one row or for
 columns of rows; `absent.py` says why a query matches nothing.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from palestra.analysis.queries.tree import ComparedTerm, Query
+from palestra.analysis.queries.tree import MANY, ComparedTerm, Query
 
 _MOST_VALUES: Final = 8
 """How many present values one sentence lists."""
@@ -15,13 +15,15 @@ numbers, and for one that no row has."""
 
 def absent_values(query: Query, counts: Counts) -> list[str]:
     """Return one sentence for each text of the query that no row has in its field: the values that
-    are there.
+    are there. Of the fields without any value, only those of `MANY` are named: a row never lacks
+    them.
     """
     terms = (x for x in query.leaves() if isinstance(x, ComparedTerm) and x.operator == "=")
     return [
-        f"no row has {term.field}:{term.text}; its values here: {_listed(present)}"
+        f"no row has {term.field}:{term.text}; its values here: {_listed(present) or 'none'}"
         for term in terms
-        if (present := counts(term.field)) and not any(map(term.of_text, present))
+        if (present := counts(term.field)) or term.field in MANY
+        if not any(map(term.of_text, present))
     ]
 
 

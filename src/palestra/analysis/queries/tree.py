@@ -195,23 +195,30 @@ class Query:
                     nearest=near,
                 )
 
-    def wrong_ranges(self) -> Iterator[ComparedTerm]:
-        """Yield the terms that look like a range of numbers and are none, such as `task:0-3`."""
+    def text_terms(self) -> Iterator[ComparedTerm]:
+        """Yield the terms whose value is no number, such as `task:0-3` and `outcome:scored`."""
         for leaf in self.leaves():
-            if isinstance(leaf, ComparedTerm) and _RANGE.fullmatch(leaf.text):
+            if isinstance(leaf, ComparedTerm) and leaf.number is None:
                 yield leaf
 
-    def check_ranges(self, numbers: Container[str]) -> None:
-        """Raise QueryError: a term such as `task:0-3` has a field of `numbers`."""
-        for leaf in self.wrong_ranges():
+    def check_numbers(self, numbers: Container[str]) -> None:
+        """Raise QueryError: a term such as `task:0-3` or `task:abc` has a field of `numbers`."""
+        for leaf in self.text_terms():
             if leaf.field in numbers:
-                bounds = "0..3" if ".." in leaf.text else leaf.text.replace("-", "..")
                 raise QueryError(
                     self.text,
                     leaf.position,
                     f"{leaf.field} is a number, and {leaf.text!r} is none",
-                    hint=f"a range is written with dots between numbers: {leaf.field}:{bounds}",
+                    hint=_number_instead(leaf),
                 )
+
+
+def _number_instead(term: ComparedTerm) -> str:
+    """Return how to compare a field of numbers instead of with the text of a term."""
+    if not _RANGE.fullmatch(term.text):
+        return f"write a number, such as {term.field}:1"
+    bounds = "0..3" if ".." in term.text else term.text.replace("-", "..")
+    return f"a range is written with dots between numbers: {term.field}:{bounds}"
 
 
 def _likely_field(name: str, names: Sequence[str]) -> str:

@@ -75,7 +75,8 @@ def fetch(
         source = absent.entry.source(preferred)
         if download is None or source is None:
             continue
-        report(f"downloading {absent.dataset} from {source} to {absent.path}")
+        reason = "" if source == preferred else f" (it has no {preferred}_identifier)"
+        report(f"downloading {absent.dataset} from {source}{reason} to {absent.path}")
         absent.path.parent.mkdir(parents=True, exist_ok=True)
         download(absent.entry, source, absent.path)
         if not absent.there:

@@ -115,7 +115,7 @@ class RowTable:
         """
         query = parse_query(query) if isinstance(query, str) else query
         query.check_fields([*self.fields])
-        query.check_ranges([n for n, c in self._columns.items() if isinstance(c, NumberColumn)])
+        query.check_numbers([n for n, c in self._columns.items() if isinstance(c, NumberColumn)])
         rows = np.flatnonzero(self.selecting().mask(query))
         return self.sort(rows, query.sort) if query.sort else rows
 

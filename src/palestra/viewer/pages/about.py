@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 import palestra
-from palestra.config import MASK, is_secret_name
+from palestra.config import redact
 from palestra.schema import RunPaths, with_compressed
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.pages.runs import bad_lines, named_texts
@@ -81,7 +81,11 @@ def _manifest(path: Path) -> str:
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: MASK if is_secret_name(str(key)) and isinstance(item, str) else _masked(item)
+            key: _masked(item) if isinstance(item, dict | list) else _masked_setting(key, item)
             for key, item in value.items()
         }
     return [_masked(item) for item in value] if isinstance(value, list) else value
+
+
+def _masked_setting(name: str, value: Any) -> Any:
+    return next(iter(redact({name: value}).values()))

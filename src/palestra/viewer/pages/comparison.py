@@ -175,7 +175,7 @@ def tasks(request: PageRequest) -> CompareTasks:
     sort = request.text("sort") or query.sort or "delta"
     values = _Values(a.snapshot, b.snapshot)
     query.check_fields(values.names)
-    query.check_ranges(values.numbers)
+    query.check_numbers(values.numbers)
     matching = [pair for pair in pairs if matches_query(query, partial(values.value, pair))]
     matching = values.sorted(matching, sort)
     start = request.integer("offset")
