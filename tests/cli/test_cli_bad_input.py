@@ -71,7 +71,9 @@ def test_a_misspelt_environment_of_the_readers_own_is_recognized(
     configs = world.folder / "resources_servers" / "word_count" / "configs"
     configs.mkdir(parents=True)
     (configs / "word_count.yaml").touch()
-    world.write("words.py", "from palestra import environment\n\n\n@environment(data=[])\n")
+    world.write(
+        "words.py", "import palestra\n\n\nclass Words(palestra.Environment):\n    data = []\n"
+    )
 
     message = world.run("palestra", "eval", asked).refused()
 
@@ -259,6 +261,8 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("cluster", "rollouts", "--mail-user", "me"), "write --sbatch mail-user=VALUE"),
     (("eval", "mcqa", "-T", "x=3"), "there is no option -T: write --set KEY=VALUE"),
     (("eval", "mcqa", "--epochs", "3"), "there is no option --epochs: write --repeats N"),
+    (("eval", "mcqa", "--data", "f.csv"), "there is no option --data: write --input FILE"),
+    (("eval", "mcqa", "--settings", "a=1"), "no option --settings: write --set KEY=VALUE"),
     (("eval", "mcqa", "-n", "3"), "there is no option -n: write --limit N"),
     (("profile", "--epochs", "3"), "there is no option --epochs\nhint:"),
     (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),

@@ -484,6 +484,18 @@ def test_corrected_data_of_an_environment_in_one_file_wins(
     assert (scored["reward"], scored["expected"], inputs["expected"]) == (1.0, "5", "5")
 
 
+def test_data_without_the_task_of_a_rollout_is_named_as_it_was_typed(world: World) -> None:
+    write_lenient_run(world, "How many?", answer="it is 5", expected="4")
+    world.write("part.csv", "question,expected\nHow few?,5\n")
+
+    message = world.run(
+        *("palestra", "reverify", "r.jsonl", "--environment", "lenient.py"),
+        *("--inputs", "part.csv", "--output", "new.jsonl"),
+    ).refused()
+
+    assert "part.csv has no row with its prompt" in message
+
+
 def test_data_that_was_corrected_since_the_run_is_a_warning(world: World) -> None:
     write_lenient_run(world, "2 + 2 = ?", answer="it is 4", expected="5")
 

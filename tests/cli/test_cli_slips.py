@@ -42,7 +42,10 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
             "there is no option -m: write --model MODEL",
         ),
         (("eval", "rows.jsonl", *MODEL), "`palestra eval ENV --input rows.jsonl`"),
-        (("eval", ".", *MODEL), "./app.py are missing\nhint: yours here: more.py, sums.py"),
+        (("eval", ".", *MODEL), "./app.py are missing\nhint: name one in it: more.py, sums.py"),
+        (("eval", "team/games", *MODEL), "hint: name one in it: team/games/dice.py"),
+        (("show", "trained.jsonl"), "has outcomes of training, which `palestra view` shows"),
+        (("show", "trained.jsonl", "0:0"), "has outcomes of training, which `palestra view` shows"),
         (
             ("eval", "sums.py", *MODEL, "--input", "headless.csv"),
             "the first line of headless.csv names the columns, and it looks like data (5, 3, 8)",
@@ -96,6 +99,9 @@ def test_a_slip_is_answered_with_what_to_type(
 ) -> None:
     world.write("sums.py", FILE)
     world.write("more.py", FILE)
+    (world.folder / "team" / "games").mkdir(parents=True)
+    world.write("team/games/dice.py", FILE)
+    world.write("trained.jsonl", '{"outcome": "completed", "task_id": 0, "reward": 1.0}\n')
     world.write("head.csv", "q,a\n")
     world.write("headless.csv", "5,3,8\n6,3,9\n")
     world.write("array.jsonl", '[{"q": "1 + 1", "a": "2"}]\n')

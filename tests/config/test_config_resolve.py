@@ -101,6 +101,23 @@ def test_an_unknown_resolver_is_an_error() -> None:
         resolve({"b": "${nope:1}"})
 
 
+@pytest.mark.parametrize("name", ["oc.evn", "env", "OC.ENV"])
+def test_an_unknown_resolver_is_answered_with_the_nearest(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"b: .* type {name}; did you mean 'oc.env'"):
+        resolve({"b": f"${{{name}:HOME}}"})
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [("${oc.env:}", "write ${oc.env:VARIABLE}"), ("x ${oc.decode:}", "write ${oc.decode:EXPR}")],
+)
+def test_a_resolver_without_its_argument_is_shown_with_one(text: str, advice: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"b": text})
+
+    assert advice in caught.value.message
+
+
 @pytest.mark.parametrize("text", ["${", "a ${b", "${}"])
 def test_a_malformed_interpolation_is_an_error_that_does_not_repeat_it(text: str) -> None:
     with pytest.raises(ConfigError, match="api_key: malformed") as caught:

@@ -21,7 +21,7 @@ from palestra.training import (
     Turn,
     outcome_to_json,
 )
-from palestra.viewer import TokenTexts
+from palestra.viewer import TokenTexts, find_places
 from profiled_runs import scored
 
 COMPLETED = Completed(
@@ -65,6 +65,17 @@ def test_outcomes_are_rows_with_indices_reward_and_outcome(world: World) -> None
         (4, 0, ["timeout", None]),
     ]
     assert world.get("/api/r/RUN/rollouts", q="weights_start:7 stop_reason:stop")["matches"] == 1
+
+
+def test_outcomes_are_named_by_the_stem_of_their_file_also_when_the_first_failed(
+    tmp_path: Path,
+) -> None:
+    output = tmp_path / "outcomes.jsonl"
+    output.write_bytes(outcome_to_json(FAILED) + b"\n")
+
+    for name in (output, tmp_path / "outcomes"):
+        [place] = find_places([str(name)]).runs
+        assert place.outputs == (output,)
 
 
 def test_the_conversation_of_an_outcome_is_that_of_its_row(world: World) -> None:

@@ -13,6 +13,9 @@ from listed_runs import answered, failure, write_run
 from packers import zstd
 from palestra.cli.viewing import view
 from palestra.errors import ConfigError, InputDataError
+from palestra.records import list_runs
+from palestra.rollouts import outputs_of
+from palestra.schema import RunPaths
 from palestra.settings import ViewArgs
 from palestra.viewer.discovery import RunPlace
 from palestra.viewer.grouping import FIRST_ROWS, MOST_ROWS, check_group_field
@@ -130,22 +133,27 @@ def test_a_folder_stands_for_the_run_that_was_collected_in_it(
     view(args(str(copy.parent), as_json=True, filter="-outcome:scored"))
 
     assert [row["task"] for row in json.loads(capsys.readouterr().out)] == [2]
-    view(args(str(copy.parent), as_text=True))
-    assert "3 of 3 rollouts" in capsys.readouterr().out
-    view(args(run, str(copy), as_json=True))
-    assert len(json.loads(capsys.readouterr().out)) == 2
 
 
-def test_a_list_of_runs_has_no_reverified_copies(
+def test_reverified_runs_are_in_every_list_of_runs(
     run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(tmp_path / "b", [answered(0, 1.0)], requested=1)
-    copy = Path(run).with_name("rollouts_reverified.jsonl")
-    copy.write_text(Path(run).read_text())
-    view(args(str(tmp_path), as_json=True))
+    collected = [Path(run), write_run(tmp_path / "b", [answered(0, 1.0)], requested=1)]
+    again = [Path(run).with_name(f"{name}.jsonl") for name in ("rollouts_reverified", "mine")]
+    for output in again:
+        output.write_text(Path(run).read_text())
+        inputs = RunPaths(Path(run)).materialized_inputs.read_text()
+        RunPaths(output).materialized_inputs.write_text(inputs)
+        output.with_name(f"{output.stem}_reverify.json").write_text("{}")
 
-    names = {Path(entry["path"]).name for entry in json.loads(capsys.readouterr().out)}
-    assert names == {"rollouts.jsonl"}
+    view(args(str(tmp_path), as_json=True))
+    in_view = {Path(entry["path"]) for entry in json.loads(capsys.readouterr().out)}
+    in_runs = {entry.path for entry in list_runs(tmp_path)}
+
+    assert in_view == in_runs == {*collected, *again}
+    assert outputs_of(collected[0].parent) == collected[:1]
+    with pytest.raises(InputDataError, match="the files of 4 runs"):
+        outputs_of(tmp_path)
 
 
 def test_the_first_of_several_arguments_does_not_stand_for_all(run: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from palestra.api.environment_files import file_environment, rows_of_instance
 from palestra.api.fleet_connection import Tell
-from palestra.authoring import read_manifest
+from palestra.authoring import file_environments, read_manifest
 from palestra.config import (
     PACKAGE_ROOT,
     ConfigTree,
@@ -280,12 +280,16 @@ def _unconfigured(target_name: str, folder: Path) -> ConfigError:
     name = folder.absolute().name
     missing = f"{shown(folder)}/configs/{name}.yaml"
     if not (folder / "app.py").exists():
+        names_inside = [shown(folder / name) for name in _file_names(folder)]
         own_names = _own_environments()
+        hint = "`palestra list` names the environments; one of yours is a folder, or a .py file"
+        if names_inside:
+            hint = f"name one in it: {', '.join(names_inside)}"
+        elif own_names:
+            hint = f"yours here: {', '.join(own_names)}"
         return ConfigError(
             f"{target_name} is not an environment's folder: {missing} and {shown(folder)}/app.py are missing",
-            hint=f"yours here: {', '.join(own_names)}"
-            if own_names
-            else "`palestra list` names the environments; one of yours is a folder, or a .py file",
+            hint=hint,
         )
     in_tree = folder.absolute().parent.name == "resources_servers"
     where = shown(folder) if in_tree else f"resources_servers/{name}"
@@ -305,16 +309,12 @@ def _own_environments() -> list[str]:
     """Return the user's environments in the working directory: folders, and Python files with an
     environment.
     """
-    files = [path.name for path in Path.cwd().glob("*.py") if _holds_one(path)]
-    return [*_environments_in(Path.cwd()), *sorted(files)]
+    return [*_environments_in(Path.cwd()), *_file_names(Path.cwd())]
 
 
-def _holds_one(path: Path) -> bool:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return b"@environment" in content or b"(Environment)" in content
+def _file_names(folder: Path) -> Iterable[str]:
+    """Return the names of the Python files in a folder that define an environment."""
+    return dict.fromkeys(environment.path.name for environment in file_environments(folder))
 
 
 def _environments_in(root: Path) -> list[str]:

@@ -75,9 +75,9 @@ def tasks_of(
             )
         else:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palestra-")))
-            file = folder / f"{Path(bare_name(named_inputs(args)[0])).stem}.jsonl"
+            file = folder / "tasks.jsonl"
             file.write_bytes(lines_of(environment_rows))
-            yield stack.enter_context(TaskRows(file))
+            yield stack.enter_context(TaskRows(file, sources=named_inputs(args)))
 
 
 def tasks_of_run(args: ReverifyArgs) -> Iterator[JsonDict]:

@@ -23,6 +23,7 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "-m": "--model MODEL",
     "-n": "--limit N",
     "-r": "--repeats N",
+    "--data": "--input FILE",
     "--epochs": "--repeats N",
     "--judge-model": "--judge MODEL",
     "--max-connections": "--concurrency N",
@@ -30,8 +31,11 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "--rollouts-per-example": "--repeats N",
     "--max-concurrent": "--concurrency N",
     "--max-tokens": "--max-output-tokens N",
+    "--settings": "--set KEY=VALUE",
 }
-"""Options of `inspect eval` and of verifiers' `vf-eval`, and what does the same here."""
+"""Options of `inspect eval` and of verifiers' `vf-eval`, and arguments of `palestra.evaluate`: what
+does the same here.
+"""
 _MEANT_COMMANDS: Final[Mapping[str, str]] = {
     "check": "doctor",
     "evaluate": "eval",

@@ -15,7 +15,7 @@ from palestra.config import masked_texts
 from palestra.errors import ConfigError, InputDataError
 from palestra.records import RolloutRecord, rollout_key, rollout_record
 from palestra.rollouts import outputs_of
-from palestra.schema import RunPaths, bare_name
+from palestra.schema import RunPaths
 from palestra.settings import ViewArgs
 from palestra.system import shown
 from palestra.viewer import (
@@ -41,27 +41,13 @@ def print_runs(args: ViewArgs, run_places: Places, rollout: str | None) -> None:
     if rollout is not None:
         _print_rollout(args, _only(rollout, args.paths[:-1], run_places), rollout)
         return
-    runs = _without_copies(run_places.runs, args.paths)
+    runs = run_places.runs
     if len(runs) == 1:
         _print_matching(args, runs[0])
     elif args.filter:
         _print_matching(args, _only("--filter", args.paths, run_places))
     else:
         _print_runs(args, runs)
-
-
-def _without_copies(runs: Sequence[RunPlace], arguments: Sequence[str]) -> list[RunPlace]:
-    """Return the runs that were collected, and those that an argument names: without the re-verified
-    copies that were found beside them.
-    """
-    outputs = {run.path.with_name(bare_name(run.path)) for run in runs}
-    named_paths = {Path(argument).absolute() for argument in arguments}
-
-    def is_copy(path: Path) -> bool:
-        original = path.with_name(bare_name(path).replace("_reverified.jsonl", ".jsonl"))
-        return original != path and original in outputs and path not in named_paths
-
-    return [run for run in runs if not is_copy(run.path)]
 
 
 def _print_rollout(args: ViewArgs, run_place: RunPlace, rollout: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from palestra.config.origins import Origins
-from palestra.config.problems import raise_problems
+from palestra.config.problems import did_you_mean, raise_problems
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.tree import Steps, dotted, leaves, nested
 from palestra.errors import ConfigError, KnownCause, Problem
@@ -25,6 +25,13 @@ _NEEDED = re.compile(r"\s*\$\{(policy_base_url|policy_model_name)\}\s*")
 """Settings of `env.yaml` that a model server never does without: a line without a value is no value."""
 _IN_A_CIRCLE = "the interpolation goes in a circle"
 _ENVIRONMENT = re.compile(r"Environment variable '([^']*)' not found")
+_UNKNOWN_RESOLVER = re.compile(r"Unsupported interpolation type (\S+)$")
+_WITHOUT_ARGUMENT = re.compile(r"(\w+)\(\) missing 1 required positional argument: '(\w+)'")
+_RESOLVERS = (
+    *("oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env"),
+    "oc.select",
+)
+"""The resolvers of OmegaConf."""
 
 
 @dataclass(frozen=True)
@@ -197,9 +204,21 @@ class _Resolver:
         parent[steps[-1]] = node
 
     def _add_problem(self, steps: Steps, reason: str) -> None:
-        reason = _IN_A_CIRCLE if "Recursive interpolation" in reason else reason
-        problem = Problem(f"{dotted(steps)}: {reason}", key=dotted(steps))
+        problem = Problem(f"{dotted(steps)}: {_in_our_words(reason)}", key=dotted(steps))
         self.problems.append(self._origins.located(problem, *steps))
+
+
+def _in_our_words(reason: str) -> str:
+    """Return what is wrong with an interpolation. `reason`: OmegaConf's message."""
+    if "Recursive interpolation" in reason:
+        return _IN_A_CIRCLE
+    if match := _UNKNOWN_RESOLVER.match(reason):
+        return reason + did_you_mean(match[1].lower(), _RESOLVERS)
+    if match := _WITHOUT_ARGUMENT.search(reason):
+        name = next((name for name in _RESOLVERS if name.endswith(f".{match[1]}")), match[1])
+        argument = "VARIABLE" if name == "oc.env" else match[2].upper()
+        return f"${{{name}:}} has nothing after its colon; write ${{{name}:{argument}}}"
+    return reason
 
 
 def _absolute(key: str, text: str, steps: Steps) -> str:

@@ -8,6 +8,7 @@ from palestra.schema import AGENT_REF, CREATE_PARAMS, FAILURE_CLASS, TASK_INDEX,
 
 _FIRST_LINE_BYTES: Final = 1 << 20
 _NO_ROLLOUTS: Final = {
+    "outcomes": "has outcomes of training, which `palestra view` shows, and is no run",
     "failures": "has the failures of a run, and no rollouts",
     "inputs": "has the inputs of a run, and no rollouts",
     "dataset": "has tasks, and no rollouts",
@@ -49,7 +50,7 @@ def _kind_of_row(row: dict[str, object]) -> str:
         return "failures"
     if "response" in row:
         return "rollouts"
-    if "outcome" in row and "reward" in row:
+    if "outcome" in row and not row.keys().isdisjoint(("reward", "failure")):
         return "outcomes"
     if TASK_INDEX in row and CREATE_PARAMS in row:
         return "inputs"

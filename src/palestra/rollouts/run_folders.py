@@ -11,6 +11,7 @@ from palestra.config import did_you_mean_path
 from palestra.errors import InputDataError
 from palestra.rollouts.file_kinds import why_no_rollouts
 from palestra.rollouts.manifest import Manifest, read_manifest
+from palestra.rollouts.reverification.files import REVERIFY_SUFFIX, is_reverified
 from palestra.rollouts.same_run import setting_differences
 from palestra.schema import RunPaths, bare_name, run_beside, with_compressed
 
@@ -79,8 +80,9 @@ def _outputs_in(folder: Path) -> list[Path]:
         names = [bare_name(path) for path in inputs if _INPUTS_SUFFIX in path.name]
         outputs = [folder / f"{name.removesuffix(_INPUTS_SUFFIX)}.jsonl" for name in names]
         runs = [[with_compressed(output) or output] for output in outputs]
-    if len(runs) == 1:
-        return runs[0]
+    collected = [run for run in runs if not is_reverified(run[0])] or runs
+    if len(collected) == 1:
+        return collected[0]
     if not runs:
         raise InputDataError(
             f"{folder} has no files of a run: neither *{MANIFEST_SUFFIX} nor *{_INPUTS_SUFFIX}",
@@ -95,9 +97,15 @@ def _outputs_in(folder: Path) -> list[Path]:
 
 def runs_in(root: Path) -> list[RunManifests]:
     """Return the manifests of each run in a folder and below it. Shards of a run are together, and
-    left out where the merged run exists.
+    left out where the merged run exists. A re-verified run has no manifest: its path is that of none.
     """
-    return runs_of(sorted(root.rglob(f"*{MANIFEST_SUFFIX}")))
+    reverified: list[RunManifests] = [
+        [(RunPaths(output).manifest, None)]
+        for path in sorted(root.rglob(f"*{REVERIFY_SUFFIX}"))
+        if (output := with_compressed(_output_beside(path, REVERIFY_SUFFIX))) is not None
+        and is_reverified(output)
+    ]
+    return [*runs_of(sorted(root.rglob(f"*{MANIFEST_SUFFIX}"))), *reverified]
 
 
 def runs_of(paths: Iterable[Path]) -> list[RunManifests]:
@@ -145,5 +153,9 @@ def read_if_valid(path: Path) -> tuple[Path, Manifest | None]:
 
 def output_beside(manifest: Path) -> Path:
     """Return the output of the run whose manifest this is."""
-    output = manifest.with_name(manifest.name.removesuffix(MANIFEST_SUFFIX) + ".jsonl")
+    output = _output_beside(manifest, MANIFEST_SUFFIX)
     return with_compressed(output) or output
+
+
+def _output_beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name.removesuffix(suffix) + ".jsonl")

@@ -191,6 +191,7 @@ def _run_of_argument(argument: str) -> RunPlace:
     path = Path(argument)
     if glob.has_magic(argument) and not path.exists():
         return RunPlace.of([Path(file) for file in rollout_files(argument)])
+    path = with_compressed(path) or with_compressed(path.with_name(f"{path.name}.jsonl")) or path
     if path.is_file() and _may_be_output(path):
         if kind_of(path) in _INSTEAD and with_compressed(RunPaths(path).manifest) is None:
             raise _no_run(path)

@@ -42,6 +42,8 @@ from palestra.system import (
 FORMAT = 1
 _FAILURE = b'{"' + FAILURE_CLASS.encode() + b'"'
 """The first bytes of a failure's line. Result rows never start with them."""
+REVERIFY_SUFFIX: Final = "_reverify.json"
+"""The ending of the manifest of a re-verification."""
 BACKUP: Final = ".bak"
 _OVERWRITE = "choose another output, or move the existing files to .bak with --overwrite"
 
@@ -65,7 +67,7 @@ class ReverifyPaths:
     @property
     def manifest(self) -> Path:
         """The origin of the new rewards, and the result with the changes."""
-        return self.output.with_name(f"{self.output.stem}_reverify.json")
+        return self.output.with_name(f"{self.output.stem}{REVERIFY_SUFFIX}")
 
     @property
     def materialized_inputs(self) -> Path:

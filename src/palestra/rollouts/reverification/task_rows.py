@@ -9,7 +9,7 @@ and one offset per row.
 import hashlib
 import shutil
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -40,12 +40,14 @@ _SEVERAL = -1
 class TaskRows:
     """An index of files of materialized inputs or tasks, as of one. Use it as a context manager.
 
-    `by_prompt`: ignore the indices, because the files belong to no run or to another run. Raises
-    InputDataError: a file cannot be read or contains invalid rows.
+    `by_prompt`: ignore the indices, because the files belong to no run or to another run. `sources`:
+    the user's files, to be named in messages, where the rows of `paths` were derived from these.
+    Raises InputDataError: a file cannot be read or contains invalid rows.
     """
 
-    def __init__(self, *paths: Path, by_prompt: bool = False) -> None:
+    def __init__(self, *paths: Path, by_prompt: bool = False, sources: Sequence[Path] = ()) -> None:
         self.paths = paths
+        self._sources = sources or paths
         self._by_prompt = by_prompt
         self._open = ExitStack()
         self._files: list[IO[bytes]] = []
@@ -78,7 +80,7 @@ class TaskRows:
         self._open.close()
 
     def _names(self) -> str:
-        return " and ".join(path.name for path in self.paths)
+        return " and ".join(path.name for path in self._sources)
 
     def _take(self, raw: bytes, offset: int) -> str:
         """Add the row of a line to the index. Return its problem, or an empty string."""
