@@ -48,7 +48,18 @@ def test_a_configuration_without_a_model_is_told_to_add_one(world: World) -> Non
     message = refused_config(world, f"+config_paths=[{MULTI_STEP}]")
 
     assert "the configuration has no responses_api_models" in message
-    assert "hint: add a model's config file, such as responses_api_models/openai_model/" in message
+    assert (
+        "hint: add a model server, such as `+config_paths=[responses_api_models/openai_model/"
+        in message
+    )
+
+
+def test_a_user_of_gym_is_told_the_flags_that_add_a_model(world: World) -> None:
+    start = ("palestra", "gym", "env", "start", "--resources-server", "example_multi_step")
+    done = world.run(*start, world.head)
+
+    assert done.code == 1
+    assert "hint: add a model server, such as `--model-type openai_model --model NAME`" in done.err
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from palestra.errors import (
     RowError,
     VerifierError,
 )
-from palestra.fleet import Fleet
+from palestra.fleet import Fleet, Lag, Watchdog
 from palestra.schema import AggregateMetrics, Response, VerifyResponse
 from palestra.server import NOT_ASKED, ask_endpoint
+from palestra.system import Pulse, watched_by
 from palestra.testing import EndpointError, scripted_endpoint
 from palestra.transport import Activity, CallContext, calling
 
@@ -641,3 +642,26 @@ def test_a_refusal_that_a_model_server_does_not_catch_is_told_as_by_one_of_ours(
     with scripted_endpoint(*[EndpointError(status, words)] * 3) as endpoint:
         settings = {"base_url": f"{endpoint.url}/v1"}
         run(tmp_path, {"responses_api_models/model": OWN_MODEL}, check, settings)
+
+
+BLOCKING = """
+class Blocking(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        __import__("time").sleep(0.8)
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+"""
+
+
+def test_the_server_whose_code_blocks_the_loop_is_named(tmp_path: Path) -> None:
+    lags: list[Lag] = []
+    pulse = Pulse.create()
+
+    async def check(fleet: Fleet) -> None:
+        with watched_by(pulse):
+            async with Watchdog(lags.append, threshold_s=0.2):
+                await fleet.client.peer("blocking").call("/verify", ROW, VerifyResponse)
+
+    run(tmp_path, {"resources_servers/blocking": BLOCKING}, check)
+    pulse.close()
+    assert [lag.blamed.server for lag in lags if lag.blamed] == ["blocking"]

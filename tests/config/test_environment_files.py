@@ -69,3 +69,24 @@ def test_a_name_that_means_something_else_is_refused(tmp_path: Path, name: str) 
 )
 def test_a_python_file_is_known_by_its_ending(text: str, named: NamedFile | None) -> None:
     assert NamedFile.parse(text) == named
+
+
+SETTINGS = "shelf: {resources_servers: {environment_file: {settings: {tries: 2}}}}\n"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_config_may_have_settings_of_a_file_before_and_after_it(
+    tmp_path: Path, is_first: bool
+) -> None:
+    paths = [written(tmp_path, "a.yaml", SETTINGS), written(tmp_path, "shelf.py")]
+
+    instances = loaded(*(paths if is_first else reversed(paths)))
+
+    assert instances["shelf"] == {"path": str(paths[1]), "settings": {"tries": 2}}
+
+
+def test_a_config_with_another_server_of_the_files_name_is_refused(tmp_path: Path) -> None:
+    config = written(tmp_path, "a.yaml", "shelf: {resources_servers: {mcqa: {}}}\n")
+
+    with pytest.raises(ConfigError, match="both define 'shelf'"):
+        loaded(config, written(tmp_path, "shelf.py"))

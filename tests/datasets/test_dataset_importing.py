@@ -108,6 +108,40 @@ def test_parquet_is_read_as_any_other_table(tmp_path: Path) -> None:
     assert rows[0]["tags"] == ["x"]
 
 
+def test_a_map_of_parquet_is_an_object(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    prices = pyarrow.array(
+        [[("apple", 2.0)]], type=pyarrow.map_(pyarrow.string(), pyarrow.float64())
+    )
+    parquet.write_table(pyarrow.table({"prices": prices}), tmp_path / "t.parquet")
+
+    [record] = records_of(tmp_path / "t.parquet")
+
+    assert record.row == {"prices": {"apple": 2.0}}
+
+
+@pytest.mark.parametrize("values", [[b"x"], [{"image": [b"x"]}]])
+def test_a_column_of_bytes_is_named(tmp_path: Path, values: list[Any]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"picture": values}), tmp_path / "t.parquet")
+
+    with pytest.raises(InputDataError, match=r"t\.parquet: the column picture holds bytes"):
+        list(records_of(tmp_path / "t.parquet"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more"])
+def test_a_file_that_is_not_whole_parquet_is_told_as_such(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "t.parquet").write_bytes(content)
+
+    with pytest.raises(InputDataError, match=r"t\.parquet is not a whole Parquet file"):
+        list(records_of(tmp_path / "t.parquet"))
+
+
 def test_every_record_that_gives_no_row_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     source = written(
         tmp_path / "q.jsonl", '{"question": "x"}\n{"q": 1}\nno\n{"question": "y", "answer": 4}\n'

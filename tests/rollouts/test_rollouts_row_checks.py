@@ -8,8 +8,9 @@ import pytest
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 from scripted_runs import AGENT, settings, task, write_rows
 
-from palestra.errors import ConfigError, InputDataError
+from palestra.errors import ConfigError, InfraError, InputDataError
 from palestra.rollouts import AgentRoute, check_rows, plan
+from palestra.rollouts.row_checks import published_document
 from palestra.schema import (
     Response,
     ResponseCreateParams,
@@ -163,6 +164,29 @@ def test_a_field_of_several_names_is_marked() -> None:
 
     assert properties["answer"]["x-palestra-transforms"] is True
     assert "x-palestra-transforms" not in properties["plain"]
+
+
+class SlowClient:
+    """A client of one server, which answers after `after_s` seconds."""
+
+    def __init__(self, after_s: float) -> None:
+        self.targets = {"quiz": None}
+        self._after_s = after_s
+
+    async def get(self, *_: Any, **__: Any) -> Any:
+        await asyncio.sleep(self._after_s)
+        raise InfraError("no answer")
+
+
+@pytest.mark.parametrize(("answers_after_s", "lines"), [(0.2, 1), (0.0, 0)])
+def test_a_server_whose_schema_is_waited_for_is_named(
+    answers_after_s: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    client: Any = SlowClient(answers_after_s)
+
+    assert asyncio.run(published_document(client, "quiz", notice_after_s=0.05)) == {}
+    assert len(caplog.messages) == lines
+    assert all("waiting for quiz" in message for message in caplog.messages)
 
 
 class Game(TurnsServer):

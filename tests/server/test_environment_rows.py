@@ -353,3 +353,15 @@ def test_a_field_with_a_blank_beside_its_name_is_named_as_such() -> None:
         list(with_rows([{"q ": "a"}]).rows())
 
     assert "'q ' has a blank after the name" in caught.value.message
+
+
+def test_a_field_that_messages_misses_is_told_with_those_of_the_row() -> None:
+    def messages(self: Environment, task: Any) -> list[dict[str, str]]:
+        return [{"role": "user", "content": task["question"]}]
+
+    with pytest.raises(
+        InputDataError, match="messages of sums raised KeyError for row 0"
+    ) as raised:
+        list(with_rows([{"q": "?", "topic": "a"}], messages=messages).rows())
+
+    assert raised.value.hint == "the row has q, topic"

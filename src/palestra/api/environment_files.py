@@ -15,9 +15,12 @@ from palestra.config import (
     NamedFile,
     ResolvedConfig,
     ServerType,
+    contradicting_override,
     environment_of,
     environment_tree,
+    file_server_settings,
     load_config,
+    mask_line,
     parse_overrides,
     read_settings,
 )
@@ -42,24 +45,69 @@ DATASETS: Final = "datasets"
 """The folder below the cache in which rows of the hub are kept."""
 
 
-def own_overrides(environment: str | None, values: Mapping[str, str]) -> list[str]:
+def own_overrides(
+    environment: str | None, values: Mapping[str, str], overrides: Sequence[str]
+) -> list[str]:
     """Return the overrides that set an environment's own settings. `values`: as after `--set`.
 
-    `environment`: a Python file, or the name or the folder of an environment whose `app.py` has a
-    class. Raises ConfigError: it is None, so it is not clear whose settings they are.
+    `environment`: a Python file, the name or the folder of an environment whose `app.py` has a
+    class, or a config file; None: the environment of the config files in `overrides`. Raises
+    ConfigError: it is not clear whose settings they are, or an override gives one another value.
     """
     if not values:
         return []
-    if environment is None:
-        raise ConfigError(
-            "--set needs one environment whose settings it changes",
-            hint="name one environment in one file, such as shelf.py",
-        )
-    source_file = NamedFile.parse(environment)
-    name = Path(environment).absolute().name if source_file is None else Path(source_file.path).stem
-    implementation = name if source_file is None else ENVIRONMENT_FILE
-    path = f"{name}.{ServerType.RESOURCES}.{implementation}.settings"
-    return [_override(f"++{path}.{key}", value) for key, value in values.items()]
+    path, added = _settings_of(environment, overrides), list[str]()
+    for key, value in values.items():
+        setting = f"{path}.{key}"
+        override = _override(f"++{setting}", value)
+        [parsed] = parse_overrides([override])
+        if contradicting := contradicting_override(setting, parsed.value, overrides):
+            flag = f"--set {mask_line(f'{key}={value}')}"
+            raise ConfigError(
+                f"{flag} and {contradicting} give two values to one setting",
+                hint="leave --set or the override out",
+            )
+        added.append(override)
+    return added
+
+
+def _settings_of(environment: str | None, overrides: Sequence[str]) -> str:
+    """Return the dotted key of the settings of an environment, as of `own_overrides`."""
+    if environment is None or environment.endswith((".yaml", ".yml")):
+        server = _configured_environment(environment, overrides)
+        name, implementation = server.name, server.implementation
+    elif (source_file := NamedFile.parse(environment)) is not None:
+        name, implementation = Path(source_file.path).stem, ENVIRONMENT_FILE
+    else:
+        name = implementation = Path(environment).absolute().name
+    return f"{name}.{ServerType.RESOURCES}.{implementation}.settings"
+
+
+def _configured_environment(config_file: str | None, overrides: Sequence[str]) -> InstanceConfig:
+    """Return the only environment in one file of a configuration, or else its only environment.
+
+    Raises ConfigError: there is none, or there are several.
+    """
+    config = load_config(
+        config_paths=[] if config_file is None else [config_file],
+        overrides=[item for item in overrides if _is_about(item, "config_paths")],
+        require_all=False,
+        required=(),
+    )
+    servers = config.instances_of(ServerType.RESOURCES)
+    candidates = [server for server in servers if environment_of(server) is not None] or servers
+    if len(candidates) == 1:
+        return candidates[0]
+    sentence = "--set needs one environment whose settings it changes"
+    if not candidates:
+        raise ConfigError(sentence, hint="name one environment in one file, such as shelf.py")
+    names = ", ".join(server.name for server in candidates)
+    first = candidates[0]
+    raise ConfigError(
+        f"{sentence}, and the configuration has {len(candidates)}: {names}",
+        hint=f"++{first.name}.{ServerType.RESOURCES}.{first.implementation}.settings.KEY=VALUE sets "
+        f"one of {first.name}",
+    )
 
 
 def _override(name: str, value: str) -> str:
@@ -88,13 +136,8 @@ def file_environment(
     path = existing_path(source_file.path)
     tree = environment_tree(path, source_file.class_name)
     name = path.stem
-    config = load_config(
-        overrides=[item for item in overrides if _is_about(item, name)],
-        extra=tree,
-        required=(),
-        use_env_yaml=False,
-    )
-    own_values = _own_settings(config.instance(name))
+    block = read_settings((name,), overrides=overrides, extra=tree).get(name)
+    own_values = _own_settings(name, file_server_settings(block) or {})
     rows = read_rows(source_file, own_values, _start_timeout(overrides), report, data=data)
     tree[name][ServerType.RESOURCES.value][ENVIRONMENT_FILE]["settings"] = dict(rows.settings)
     return tree, rows
@@ -185,15 +228,23 @@ def with_file_rows(
             inputs.append(source)
             continue
         data = None if is_own else (source.path,)
-        rows = read_rows(source_file, _own_settings(instance), timeout_s, report, data=data)
+        values = _own_settings(instance.name, instance.settings)
+        rows = read_rows(source_file, values, timeout_s, report, data=data)
         paths = {item.path for item in inputs}
         inputs.append(_with_rows(source, agent, rows.rows, settings, paths))
     source_files = tuple(source.path for source in settings.inputs)
     return replace(settings, inputs=tuple(inputs), source_files=source_files)
 
 
-def _own_settings(instance: InstanceConfig) -> Mapping[str, Any]:
-    return instance.settings.get("settings") or {}
+def _own_settings(name: str, server_settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of the environment `name`. Raises ConfigError: they are no mapping."""
+    values = server_settings.get("settings") or {}
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"settings of {name} should be a mapping, got {values!r}",
+            hint="write one `NAME: VALUE` a line below settings",
+        )
+    return values
 
 
 def _with_rows(
@@ -222,4 +273,5 @@ def rows_of_instance(instance: InstanceConfig, timeout_s: float, report: Tell) -
     source_file = environment_of(instance)
     if source_file is None:
         return []
-    return list(read_rows(source_file, _own_settings(instance), timeout_s, report).rows)
+    values = _own_settings(instance.name, instance.settings)
+    return list(read_rows(source_file, values, timeout_s, report).rows)

@@ -3,7 +3,8 @@ written.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from palestra.api.models import (
 )
 from palestra.api.server_semantics import run_semantics
 from palestra.api.unfinished_runs import OUTPUT, unfinished_run
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ENVIRONMENT_FILE, ResolvedConfig, ServerType, mask_line
 from palestra.errors import ConfigError, InputDataError, KnownCause
 from palestra.fleet import code_digests
 from palestra.records import RUNS_FOLDER
@@ -78,7 +79,7 @@ def prepare_evaluation(
     server, for an environment in a folder. `report`: gets warnings, and which run is continued. A new folder for the run is removed when
     nothing was written to it. Raises BadInput: an argument, a file or a row cannot be used.
     """
-    overrides = [*overrides, *own_overrides(args.target, args.own_settings)]
+    overrides = [*overrides, *own_overrides(args.target, args.own_settings, overrides)]
     if args.model == LOCAL:
         require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
     target = find_target(args, overrides, report)
@@ -97,6 +98,8 @@ def prepare_evaluation(
     for warning in config.warnings:
         report(f"warning: {warning}")
     _refuse_settings_of_its_own(config)
+    if not config.instances_of(ServerType.AGENT):
+        raise _without_agent(args.target, config)
     if args.output is not None:
         yield _evaluation(args.output, args, overrides, target, config, report)
         return
@@ -185,6 +188,32 @@ def _config(
         )
         merged[name] = {ServerType.RESOURCES.value: {implementation: dict(own_settings)}}
     return load(overrides, ng=False, extra=merged)
+
+
+def _without_agent(target_name: str, config: ResolvedConfig) -> ConfigError:
+    """Return the error for a configuration in which nothing can run a row."""
+    servers = config.instances_of(ServerType.RESOURCES)
+    if not servers:
+        return ConfigError(
+            f"{target_name} defines no environment",
+            hint="add the file of one to it: `config_paths: [FILE.py]`; the settings of a file need no "
+            "config: `palestra eval FILE.py --set KEY=VALUE`",
+        )
+    server = servers[0]
+    if server.implementation != ENVIRONMENT_FILE or server.settings.get("path"):
+        return ConfigError(
+            f"{target_name} defines no agent for {server.name!r}",
+            hint=f"add one under {ServerType.AGENT}, whose resources_server is {server.name!r}",
+        )
+    file = f"{server.name}.py"
+    values = server.settings.get("settings")
+    if not isinstance(values, Mapping) or not values:
+        values = {"KEY": "VALUE"}
+    flags = " ".join(f"--set {shlex.quote(mask_line(f'{k}={v}'))}" for k, v in values.items())
+    return ConfigError(
+        f"{target_name} has settings of {server.name!r}, an environment in one file, and not its file",
+        hint=f"add `config_paths: [{file}]` to it, or: palestra eval {file} {flags}",
+    )
 
 
 def _only_environment(config: ResolvedConfig) -> tuple[str, str]:

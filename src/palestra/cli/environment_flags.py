@@ -23,9 +23,7 @@ def own_settings(args: OwnSettings, overrides: list[str]) -> list[str]:
     """Return the overrides, with those of `--set`. Raises ConfigError: it is not clear whose settings
     they are.
     """
-    files = files_in(overrides)
-    only = str(files[0]) if len(files) == 1 else None
-    return [*overrides, *own_overrides(only, args.own_settings)]
+    return [*overrides, *own_overrides(None, args.own_settings, overrides)]
 
 
 def with_models(

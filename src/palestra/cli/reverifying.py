@@ -30,7 +30,7 @@ def reverify_rows(args: ReverifyArgs, overrides: list[str]) -> tuple[int, Reveri
 
     Return the exit code, and the result: None when a signal stopped the command.
     """
-    overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
+    overrides = [*overrides, *own_overrides(args.environment, args.own_settings, overrides)]
     with prepared_reverification(args, overrides, OBSERVER) as prepared:
         try:
             result = run_to_end(prepared.run())

@@ -38,7 +38,7 @@ LOCKED_AFTER_S: Final = 2.0
 
 def verify_env(args: VerifyEnvArgs, overrides: list[str]) -> int:
     """Examine an environment and print the report; exit 1 when a check failed."""
-    overrides = [*overrides, *own_overrides(args.environment, args.own_settings)]
+    overrides = [*overrides, *own_overrides(args.environment, args.own_settings, overrides)]
     subject = find_subject(args.environment, overrides, notice)
     limits = ExaminationLimits(
         timeout_s=args.timeout_s, repeats=args.repeats, hostile_s=args.hostile_s

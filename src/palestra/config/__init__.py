@@ -25,7 +25,7 @@ from palestra.config.environment_files import (
     NamedFile,
     environment_of,
     environment_tree,
-    is_environment_file,
+    file_server_settings,
 )
 from palestra.config.flags import Flag, flag
 from palestra.config.keys import FLEET_KEYS, RESERVED_KEYS, Domain
@@ -131,11 +131,11 @@ __all__ = [
     "environment_tree",
     "error_of",
     "extra_roots",
+    "file_server_settings",
     "files_needed",
     "find_references",
     "find_secrets",
     "flag",
-    "is_environment_file",
     "is_one_slip",
     "is_secret_name",
     "is_variant",

@@ -79,10 +79,14 @@ def environment_of(instance: InstanceConfig) -> NamedFile | None:
     return NamedFile(str(path), str(instance.settings.get("class_name") or ""))
 
 
-def is_environment_file(block: Any) -> bool:
-    """Whether a top-level entry of a configuration is the instance of an environment in one file."""
+def file_server_settings(block: Any) -> Mapping[str, Any] | None:
+    """Return the settings of the server of an environment in one file, from its top-level entry of a
+    configuration; None for any other entry.
+    """
     servers = block.get(ServerType.RESOURCES.value) if isinstance(block, Mapping) else None
-    return isinstance(servers, Mapping) and ENVIRONMENT_FILE in servers
+    if not isinstance(servers, Mapping) or ENVIRONMENT_FILE not in servers:
+        return None
+    return servers[ENVIRONMENT_FILE] if isinstance(servers[ENVIRONMENT_FILE], Mapping) else {}
 
 
 def _asks_judge(path: Path) -> bool:

@@ -12,8 +12,9 @@ from palestra.errors import KnownCause, Problem
 _TYPES = frozenset(server_type.value for server_type in ServerType)
 _SURELY_MEANT = 0.8
 _ADD_A_MODEL = (
-    "add a model's config file, such as "
-    "responses_api_models/openai_model/configs/openai_model.yaml with ++policy_model_name=NAME"
+    "add a model server, such as "
+    "`+config_paths=[responses_api_models/openai_model/configs/openai_model.yaml] "
+    "++policy_model_name=NAME`"
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palestra.config.environment_files import NamedFile, environment_tree
+from palestra.config.environment_files import NamedFile, environment_tree, file_server_settings
 from palestra.config.paths import SearchPaths
 from palestra.config.problems import located, raise_problems
 from palestra.config.yaml_text import line_at, read_yaml
@@ -76,7 +76,7 @@ class _Reader:
         if source_file is not None:
             tree = environment_tree(path_found, source_file.class_name)
             self._refuse_repeated_names(tree, path_found)
-            self.sources.append(Source(path_found, tree))
+            self.sources.insert(0, Source(path_found, tree))  # settings of it may be in any file
             return
         _refuse_rows(path_found)
         tree, warnings = read_yaml(path_found)
@@ -88,13 +88,19 @@ class _Reader:
         self.sources.append(Source(path_found, tree))
 
     def _refuse_repeated_names(self, tree: Mapping[Any, Any], path: Path) -> None:
-        """Raise ConfigError when another file has an instance of the environment's name."""
+        """Raise ConfigError when another file has an instance of the environment's name, and not only
+        settings of it.
+        """
         for source in self.sources:
-            if repeated := sorted(tree.keys() & source.tree.keys()):
+            shared = tree.keys() & source.tree.keys()
+            if repeated := sorted(name for name in shared if not _is_settings(source.tree[name])):
                 line = line_at(source.path, (repeated[0],))
                 raise ConfigError(
                     f"{path} and {file_and_line(source.path, line)} both define {repeated[0]!r}",
-                    hint="rename one of the files: an environment is named after its file",
+                    hint="rename one of the files: an environment is named after its file"
+                    if source.path.suffix == ".py"
+                    else f"settings of {path.name} alone may be in {source.path.name}; name another "
+                    "server, or the file, otherwise",
                 )
 
     def _refuse_two_names(self, first: str, second: str) -> None:
@@ -104,6 +110,12 @@ class _Reader:
                 f"config_paths names one file twice: {first} and {second}",
                 hint=f"{old[0]} is its old name; leave it out",
             )
+
+
+def _is_settings(block: Any) -> bool:
+    """Whether a top-level entry has settings of an environment in one file, and does not say which."""
+    settings = file_server_settings(block)
+    return settings is not None and "path" not in settings
 
 
 def _refuse_rows(path: Path) -> None:

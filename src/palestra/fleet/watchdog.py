@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from typing import Final, Self, final
 
 from palestra.config import ConfigTree
-from palestra.server import Endpoint, Server, is_servers_file
+from palestra.server import AuthorMethod, Endpoint, Server, is_servers_file
 from palestra.system import current_pulse
 
 THRESHOLD_S: Final = 0.5
@@ -117,10 +117,10 @@ def _name(code: CodeType) -> str:
 
 
 def _instance(frame: FrameType | None) -> str:
-    """Return the name of the instance whose method called this code."""
+    """Return the name of the instance that runs this code, or whose endpoint called it."""
     while frame is not None:
         owner = frame.f_locals.get("self")
-        if isinstance(owner, Endpoint):
+        if isinstance(owner, AuthorMethod | Endpoint):
             return owner.server
         if isinstance(owner, Server):
             return owner.name

@@ -6,8 +6,10 @@ many model calls.
 """
 
 import asyncio
+import contextlib
+import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -18,7 +20,11 @@ from palestra.rollouts.prepare import PreparedRun
 from palestra.schema import AGENT_REF, TASK_INDEX, VERIFIES_EPISODES, JsonDict, read_jsonl
 from palestra.transport import CallContext, ServerClient, calling
 
+logger = logging.getLogger(__name__)
+
 ANSWER_WITHIN_S = 30.0
+NOTICE_AFTER_S = 5.0
+"""The wait for a server's answer, in seconds, after which a line names the server."""
 _WITHOUT_STEPS: Final = frozenset({"simple_agent", "mcp_agent"})
 """The agents of Palestra that call neither `/reset` nor `/step`."""
 _PLAIN_LOOPS: Final = frozenset({"simple_agent", "environment_agent"})
@@ -149,16 +155,38 @@ async def doors_of(
     return doors_in(document, server, paths, are_whole=are_whole)
 
 
-async def published_document(client: ServerClient, server: str) -> JsonDict:
+async def published_document(
+    client: ServerClient, server: str, *, notice_after_s: float = NOTICE_AFTER_S
+) -> JsonDict:
     """Return what `server` publishes; {} when it publishes nothing, or the client does not know it."""
     if server not in client.targets:
         return {}
     try:
-        with calling(CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)):
+        context = CallContext(deadline=time.monotonic() + ANSWER_WITHIN_S)
+        with calling(context), _notice_of(server, notice_after_s):
             reply = await client.get(server, "/openapi.json", stateless=True)
         return await reply.json() if reply.ok else {}
     except (CallError, ValueError):
         return {}  # what is wrong with the server is found, and said better, by its first call
+
+
+@contextlib.contextmanager
+def _notice_of(server: str, after_s: float) -> Iterator[None]:
+    """Return a context that logs which server its body waits for, and until when, when the body takes
+    longer than `after_s` seconds.
+    """
+    ends_at = time.strftime("%H:%M:%S", time.localtime(time.time() + ANSWER_WITHIN_S))
+    notice = asyncio.get_running_loop().call_later(
+        after_s,
+        logger.warning,
+        "waiting for %s, which does not answer, until %s: the rows are checked against its schema",
+        server,
+        ends_at,
+    )
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def _check(planned: PreparedRun, doors: Mapping[str, list[RowEndpoint]]) -> None:

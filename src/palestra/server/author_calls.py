@@ -101,6 +101,11 @@ class AuthorMethod:
         )
         self._fields: JsonDict = msgspec.to_builtins(self._call)
 
+    @property
+    def server(self) -> str:
+        """The name of the server whose endpoint calls the function."""
+        return self._call.server
+
     async def executed(self, pulse: Pulse, begin: Callable[[], Any], body: Any = None) -> Any:
         """Call `begin`, await its result if it is awaitable, and return it. The pulse reports the
         call while it runs.

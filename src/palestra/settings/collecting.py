@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from palestra.config import ResolvedConfig, flag, is_environment_file, parse_overrides
+from palestra.config import ResolvedConfig, file_server_settings, flag, parse_overrides
 from palestra.errors import ConfigError, KnownCause
 from palestra.settings.base import (
     Settings,
@@ -211,7 +211,9 @@ class CollectArgs(RunArgs):
         has_no_input = isinstance(values, Mapping) and not (
             values.get("input_jsonl_fpath") or values.get("split")
         )
-        if has_no_input and any(is_environment_file(block) for block in values.values()):
+        if has_no_input and any(
+            file_server_settings(block) is not None for block in values.values()
+        ):
             return {**values, "split": "example"}
         return values
 

@@ -32,6 +32,8 @@ from palestra.system import shown
 if TYPE_CHECKING:
     import _csv
 
+    import pyarrow as pa
+
 _SPLITS: Final = frozenset({"train", "validation", "valid", "val", "dev", "test", "eval"})
 ROWS_AT_ONCE: Final = 1000
 """The number of rows in one batch read from a Parquet file."""
@@ -240,12 +242,41 @@ def _write_rows(parquet: Path, output: IO[bytes]) -> None:
     count = 0
     try:
         with pq.ParquetFile(parquet) as file:
+            _refuse_bytes(parquet, file.schema_arrow)
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
-                for row in batch.to_pylist():
+                for row in batch.to_pylist(maps_as_pydicts="strict"):
                     output.write(orjson.dumps(row, default=_plain) + b"\n")
                     count += 1
-    except (pa.ArrowInvalid, orjson.JSONEncodeError) as error:
-        raise InputDataError(f"row {count + 1} of {parquet.name}: {error}") from None
+    except (orjson.JSONEncodeError, KeyError) as error:
+        reason = error.args[0]  # a KeyError's text is in quotes
+        raise InputDataError(f"row {count + 1} of {shown(parquet)}: {reason}") from None
+    except pa.ArrowInvalid as error:
+        raise InputDataError(
+            f"{shown(parquet)} is not a whole Parquet file: {error}",
+            hint="write it, or get it, again",
+        ) from None
+
+
+def _refuse_bytes(parquet: Path, schema: "pa.Schema") -> None:
+    """Raise InputDataError: a column has bytes, which JSON has not."""
+    import pyarrow as pa
+
+    for column in schema:
+        if _has_bytes(column.type, pa):
+            raise InputDataError(
+                f"{shown(parquet)}: the column {column.name} holds bytes ({column.type}), and rows are "
+                "JSON",
+                hint="leave the column out, or make texts of it",
+            )
+
+
+def _has_bytes(kind: Any, pa: Any) -> bool:
+    """Whether a value of the type `kind` of Arrow has bytes anywhere."""
+    types = pa.types
+    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return any(test(kind) for test in tests) or any(
+        _has_bytes(kind.field(index).type, pa) for index in range(kind.num_fields)
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -144,7 +144,8 @@ class AuthorClass:
         except Exception as error:
             raise InputDataError(
                 f"{raising_place(error)}{name} of {self.name} raised {type(error).__name__} for {where}: "
-                f"{error}"
+                f"{error}",
+                hint=f"the row has {', '.join(row)}" if isinstance(error, KeyError) else "",
             ) from error
         if call := unawaited_call(returned):
             raise InputDataError(
