@@ -126,3 +126,14 @@ def test_a_config_whose_environment_has_no_agent_is_refused_with_its_name(folder
 
     assert "'lonely'" in error.message
     assert "responses_api_agents" in error.hint
+
+
+@pytest.mark.parametrize("value", ["1", "1.0"])
+def test_a_run_records_a_setting_as_its_type_has_it(folder: Path, value: str) -> None:
+    args = EvalArgs(target="shop.py", model="openai:tiny", own_settings={"discount": value})
+    overrides = ["++policy_api_key=sk", "++policy_base_url=http://127.0.0.1:9/v1"]
+
+    with prepare_evaluation(args, overrides) as evaluation:
+        settings = evaluation.config.instance("shop").settings["settings"]
+
+    assert repr(settings) == "{'discount': 1.0}"

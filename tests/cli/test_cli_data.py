@@ -42,6 +42,23 @@ def test_datasets_are_prepared_and_what_is_found_is_told(world: World) -> None:
     assert {"a_metrics.json", "a_prepare.jsonl", "out/train_metrics.json"} <= {*world.files()}
 
 
+@pytest.mark.parametrize("licence", ["MIT", "banana"])
+def test_ng_prepare_data_warns_of_a_license_that_nemo_gym_refuses(
+    world: World, licence: str
+) -> None:
+    world.write("a.jsonl", LINE)
+
+    done = world.run(
+        "ng_prepare_data",
+        f"+config_paths=[{STRING_MATCH}]",
+        *("+mode=train_preparation", "+output_dirpath=out"),
+        datasets(entry("a").replace("license: MIT", f"license: {licence}")),
+    )
+
+    assert done.code == 0, done.err
+    assert ("NeMo Gym refuses the license 'banana'" in done.err) == (licence == "banana")
+
+
 def test_a_preparation_without_any_config_says_so_and_nothing_else(world: World) -> None:
     done = world.run("ng_prepare_data", "+mode=example_validation", "+output_dirpath=out")
 

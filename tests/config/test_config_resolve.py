@@ -218,3 +218,10 @@ def test_a_missing_setting_says_nothing_of_an_env_yaml_that_was_read(world: Worl
     world.write("env.yaml", "policy_base_url: u\n")
 
     assert note_of(world).startswith("give each on the command line")
+
+
+def test_a_setting_without_a_value_names_the_key_that_was_probably_meant() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"m": {"name": "${policy_model_name}"}, "policy_modelname": "tiny", "x": 1})
+
+    assert caught.value.hint.startswith("policy_modelname is given: write policy_model_name;")

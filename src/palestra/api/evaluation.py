@@ -79,6 +79,7 @@ def prepare_evaluation(
     server, for an environment in a folder. `report`: gets warnings, and which run is continued. A new folder for the run is removed when
     nothing was written to it. Raises BadInput: an argument, a file or a row cannot be used.
     """
+    typed_overrides = list(overrides)
     overrides = [*overrides, *own_overrides(args.target, args.own_settings, overrides)]
     if args.model == LOCAL:
         require_engine()  # before the tasks are made: its extra brings what reasoning_gym needs, too
@@ -89,7 +90,8 @@ def prepare_evaluation(
     config = _config(
         target,
         args,
-        overrides,
+        # A file's settings are in the target, converted to their types: the run records these.
+        typed_overrides if target.extra else overrides,
         report,
         option_prefix=option_prefix,
         model_settings=model_settings,

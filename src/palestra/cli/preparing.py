@@ -12,6 +12,7 @@ from palestra.cli.transfers import patience_of, transfers
 from palestra.config import ConfigTree, ResolvedConfig, ServerType
 from palestra.datasets import (
     EXAMPLES,
+    LICENCES,
     REQUESTS,
     SAMPLING,
     TEMPERATURE,
@@ -71,6 +72,8 @@ def prepare(
     tokenizer = _tokenizer(args.tokenizer)
     with masking(config.secrets | credentials_in(os.environ)):
         located = _located(config, args, types)
+        if ng:
+            _warn_of_licences(located)
         _fetch(located, config, args)
         agents = dict.fromkeys(dataset_found.dataset.agent for dataset_found in located)
         prepared = prepare_datasets(
@@ -88,6 +91,16 @@ def prepare(
     if as_json:
         say_json([_document(file) for file in prepared])
     return 0
+
+
+def _warn_of_licences(located: Iterable[Located]) -> None:
+    """Print the licences of datasets that NeMo Gym would refuse."""
+    names = dict.fromkeys(one.entry.license for one in located)
+    for name in names:
+        if name is not None and name not in LICENCES:
+            notice(
+                f"warning: NeMo Gym refuses the license {name!r}; it takes {'; '.join(LICENCES)}"
+            )
 
 
 def _document(file: PreparedFile) -> JsonDict:

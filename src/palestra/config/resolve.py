@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from palestra.config.origins import Origins
-from palestra.config.problems import did_you_mean, raise_problems
+from palestra.config.problems import did_you_mean, raise_problems, slip_of
 from palestra.config.redact import Redactor, find_secrets
 from palestra.config.tree import Steps, dotted, leaves, nested
 from palestra.errors import ConfigError, KnownCause, Problem
@@ -86,11 +86,14 @@ def resolve(
         if required is None or missing_value.within(required)
     ]
     if require_all and missing:
-        raise _nothing_given(missing, origins, note())
+        plain_keys = [name for name, value in tree.items() if not isinstance(value, Mapping)]
+        raise _nothing_given(missing, origins, note(), plain_keys)
     return resolved
 
 
-def _nothing_given(missing: list[Missing], origins: Origins, note: str) -> ConfigError:
+def _nothing_given(
+    missing: list[Missing], origins: Origins, note: str, plain_keys: Collection[str]
+) -> ConfigError:
     cause = KnownCause.MISSING_VALUE
     problems = [
         origins.located(
@@ -100,7 +103,9 @@ def _nothing_given(missing: list[Missing], origins: Origins, note: str) -> Confi
     ]
     listed = "\n".join(f"  {problem.message}" for problem in problems)
     settings = [missing_value.key for missing_value in missing if not missing_value.environment]
-    hint = "; ".join(filter(None, (note, _how_to_give(settings[0])))) if settings else ""
+    near = slip_of(settings[0], plain_keys) if settings else None
+    slip = f"{near} is given: write {settings[0]}" if near else ""
+    hint = "; ".join(filter(None, (slip, note, _how_to_give(settings[0])))) if settings else ""
     count = "1 setting has" if len(missing) == 1 else f"{len(missing)} settings have"
     counted = (replace(p, message=f"{count} no value: {p.message}") for p in problems)
     return ConfigError(

@@ -2,6 +2,7 @@
 
 from palestra.datasets.benchmarks import Preparing, prepare_benchmarks
 from palestra.datasets.entries import (
+    LICENCES,
     AgentDataset,
     DatasetEntry,
     DatasetType,
@@ -60,6 +61,7 @@ from palestra.datasets.transfer.patience import TransferPatience
 
 __all__ = [
     "EXAMPLES",
+    "LICENCES",
     "REQUESTS",
     "SAMPLING",
     "TEMPERATURE",
