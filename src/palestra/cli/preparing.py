@@ -95,7 +95,7 @@ def prepare(
 
 def _warn_of_licences(located: Iterable[Located]) -> None:
     """Print the licences of datasets that NeMo Gym would refuse."""
-    names = dict.fromkeys(one.entry.license for one in located)
+    names = dict.fromkeys(dataset.entry.license for dataset in located)
     for name in names:
         if name is not None and name not in LICENCES:
             notice(
