@@ -111,6 +111,7 @@ def test_a_bare_word_is_neither_a_flag_nor_an_override(word: str, is_so: bool) -
         ),
         ("gym eval profile rows.jsonl", "a file of rows", "gym eval profile --rollouts rows.jsonl"),
         ("gym env init my_env", "'my_env' has no flag", "gym env init --resources-server my_env"),
+        ("gym env init ../my_env", "'../my_env' has no flag", "gym env init --resources-server my_env"),
         (
             "gym eval run --no-serve xyzzy",
             "gym eval run takes settings by flags, not 'xyzzy'",

@@ -152,7 +152,9 @@ def test_overwriting_keeps_what_was_there_as_bak(folder: Path) -> None:
     assert read_rows(folder / "run.jsonl.bak") == [scored(0)]
     assert read_rows(folder / "run_failures.jsonl.bak") == [failed(1, "timeout", 1)]
     assert {"run_manifest.json.bak", "run_materialized_inputs.jsonl.bak"} < names(folder)
-    assert run.notices == ("moved 4 files of an earlier run to <name>.bak",)
+    moved, unfinished = run.notices
+    assert moved == "moved 4 files of an earlier run to <name>.bak"
+    assert "had not ended: the same command with" in unfinished
 
 
 def test_overwriting_moves_the_profile_of_the_earlier_run_aside_too(folder: Path) -> None:

@@ -63,7 +63,8 @@ def meaning_of(word: str, settings: Collection[str]) -> Meaning | None:
     if component := component_named(word):
         return _of_component(component, settings)
     if ENTRYPOINT in settings:
-        folder = word if "/" in word else f"{_RESOURCES}/{word}"
+        is_in_tree = "/" in word and not word.startswith((".", "/"))
+        folder = word if is_in_tree else f"{_RESOURCES}/{Path(word).name}"
         return Meaning("the name of a folder", ENTRYPOINT, folder)
     if word in settings:
         return Meaning("a setting without a value", word, "VALUE")

@@ -67,7 +67,7 @@ class Lag:
         if self.blamed is None:
             return (
                 f"the event loop was late by {long}, but no single call blocked it: too many "
-                "calls at once, or a busy machine"
+                "calls at once, a busy machine, or a process that was stopped"
             )
         server, where = self.blamed.server, self.blamed.where
         if not self.over:

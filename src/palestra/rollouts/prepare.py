@@ -175,6 +175,7 @@ def plan(
         made_inputs=tuple(source for source in settings.inputs if source.content is not None),
         notices=(
             *_nothing_to_resume(settings, existing),
+            *_not_resumed(settings, paths),
             *map(_selected, new.selected_from),
             *_warnings(settings, inputs),
         ),
@@ -227,6 +228,20 @@ def _nothing_to_resume(settings: CollectSettings, existing: Collection[Path]) ->
         f"nothing to resume: {shown(output)} does not exist, so the run starts from the beginning"
         + did_you_mean(output.name, outputs)
     )
+
+
+def _not_resumed(settings: CollectSettings, paths: RunPaths) -> Iterator[str]:
+    """Yield a sentence when the run that is about to be moved aside had not ended."""
+    if settings.resume_from_cache:
+        return
+    with contextlib.suppress(InputDataError):
+        earlier = read_manifest(paths.manifest)
+        if earlier.accounted < earlier.requested and _recorded(paths):
+            words = settings.resume_words.format(shown(settings.output_jsonl_fpath))
+            yield (
+                f"the earlier run at {shown(paths.output)} had not ended: the same command with {words} "
+                "goes on with such a run"
+            )
 
 
 def _warnings(settings: CollectSettings, inputs: Materialized) -> Iterator[str]:
