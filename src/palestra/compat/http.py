@@ -14,7 +14,7 @@ import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from palestra.errors import CallError, MissingExtra
+from palestra.errors import CallError, MissingExtra, excerpt
 from palestra.schema import encode_json
 from palestra.transport import HttpReply, RetryCount, RetryPolicy, current_call, with_retries
 
@@ -189,6 +189,21 @@ async def response_json(response: Any) -> Any:
     """Return the JSON of a response. Raises for an error status, like `raise_for_status`."""
     await raise_for_status(response)
     return await get_response_json(response)
+
+
+async def endpoint_json(response: Any, url: str, *, model: str) -> Any:
+    """Return the JSON of a model endpoint's response. `url`: what was asked; `model`: of which model.
+
+    Raises EndpointRefused: the status is an error. Raises JSONDecodeError: the body is not JSON.
+    """
+    try:
+        return await response_json(response)
+    except aiohttp.ClientResponseError as error:
+        content: bytes = getattr(error, "response_content", b"")
+        raise EndpointRefused(url, error.status, content, model) from error
+    except orjson.JSONDecodeError as error:
+        reason = f"{url} answered what is not JSON: {excerpt(error.doc)}"
+        raise orjson.JSONDecodeError(reason, error.doc, error.pos) from error
 
 
 async def get_response_json(response: Any) -> Any:

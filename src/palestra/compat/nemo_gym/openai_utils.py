@@ -8,11 +8,9 @@ import importlib
 from typing import Any
 from urllib.parse import urljoin
 
-from aiohttp import ClientResponseError
-from orjson import JSONDecodeError
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from palestra.compat.http import EndpointRefused, patient_request, request, response_json
+from palestra.compat.http import endpoint_json, patient_request, request
 from palestra.compat.openai_types.base import OpenAIModel, OpenDict
 from palestra.compat.openai_types.chat import (
     NeMoGymChatCompletion,
@@ -75,7 +73,6 @@ from palestra.compat.openai_types.tokens import (
     TOKEN_METADATA_FIELDS,
     TokenIDLogProbMixin,
 )
-from palestra.errors import excerpt
 from palestra.schema import JsonDict
 from palestra.transport import RetryCount
 
@@ -150,15 +147,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
         response = await patient_request(
             send, what=url, busy=frozenset(RATE_LIMIT_ERROR_CODES), count=self._retries
         )
-        try:
-            payload: JsonDict = await response_json(response)
-        except ClientResponseError as error:
-            content: bytes = getattr(error, "response_content", b"")
-            model = str((how.get("json") or {}).get("model") or "")
-            raise EndpointRefused(url, error.status, content, model) from error
-        except JSONDecodeError as error:
-            reason = f"{url} answered what is not JSON: {excerpt(error.doc)}"
-            raise JSONDecodeError(reason, error.doc, error.pos) from error
+        model = str((how.get("json") or {}).get("model") or "")
+        payload: JsonDict = await endpoint_json(response, url, model=model)
         return payload
 
 
