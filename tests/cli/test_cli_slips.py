@@ -44,6 +44,7 @@ MODEL = ("--model", "vllm:m@http://127.0.0.1:9/v1")
         (("eval", "rows.jsonl", *MODEL), "`palestra eval ENV --input rows.jsonl`"),
         (("eval", ".", *MODEL), "./app.py are missing\nhint: name one in it: more.py, sums.py"),
         (("eval", "team/games", *MODEL), "hint: name one in it: team/games/dice.py"),
+        (("eval", "league", *MODEL), "hint: name one in it: league/darts.py"),
         (("show", "trained.jsonl"), "has outcomes of training, which `palestra view` shows"),
         (("show", "trained.jsonl", "0:0"), "has outcomes of training, which `palestra view` shows"),
         (
@@ -101,6 +102,8 @@ def test_a_slip_is_answered_with_what_to_type(
     world.write("more.py", FILE)
     (world.folder / "team" / "games").mkdir(parents=True)
     world.write("team/games/dice.py", FILE)
+    (world.folder / "league").mkdir()
+    world.write("league/darts.py", FILE)
     world.write("trained.jsonl", '{"outcome": "completed", "task_id": 0, "reward": 1.0}\n')
     world.write("head.csv", "q,a\n")
     world.write("headless.csv", "5,3,8\n6,3,9\n")

@@ -251,6 +251,8 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
             f"there is no environment {target_name!r}; did you mean {file!r}?",
             hint="an environment in one file is named by its file",
         )
+    if Path(target_name).is_dir() and _file_names(Path(target_name)):
+        raise _unconfigured(target_name, Path(target_name))
     near = nearest(target_name, own_names) or nearest(target_name, _environments())
     yours = f"yours here: {', '.join(own_names)}; " if own_names else ""
     raise ConfigError(
