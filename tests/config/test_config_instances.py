@@ -196,6 +196,14 @@ def test_a_reference_to_a_block_that_another_one_inherits_from_names_that_one(
     assert f"resources_servers 'mcqa', which {taker}._inherit_from has taken away" in message
 
 
+def test_a_reference_whose_name_is_a_list_is_to_no_instance(world: World) -> None:
+    name = "++agent.responses_api_agents.simple_agent.model_server.name=[policy_model]"
+
+    message = message_of(world, FLEET, *POLICY, name)
+
+    assert "refers to responses_api_models ['policy_model'], which does not exist" in message
+
+
 def test_a_reference_to_a_type_without_instances_says_so(world: World) -> None:
     text = "m: {resources_servers: {mcqa: {j: {type: responses_api_models, name: p}}}}"
 

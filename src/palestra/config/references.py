@@ -1,7 +1,6 @@
 """References between servers: `{type: <server type>, name: <instance>}` in settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from palestra.config.problems import nearest, raise_problems
@@ -24,9 +23,7 @@ def find_references(settings: Any) -> tuple[ServerRef, ...]:
     return tuple(dict.fromkeys(ref for ref in references if ref is not None))
 
 
-def check_references(
-    instances: Mapping[str, InstanceConfig], takers: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def check_references(instances: Mapping[str, InstanceConfig], takers: Mapping[str, str]) -> None:
     """Raise one error that lists every reference to a missing instance or to one of another type.
 
     `takers` has the instances that `_inherit_from` took away, each with the path that inherits.
@@ -91,9 +88,9 @@ def _no_instance(kind: str) -> str:
 def _why_not(
     kind: str, name: Any, instances: Mapping[str, InstanceConfig], takers: Mapping[str, str]
 ) -> str:
-    if name in instances:
+    if isinstance(name, str) and name in instances:
         return f"but {name!r} is one of the {instances[name].type}"
-    if name in takers:
+    if isinstance(name, str) and name in takers:
         return f"which {takers[name]}.{MOVE} has taken away; {COPY} there leaves it"
     names_of_kind = [instance.name for instance in instances.values() if instance.type == kind]
     if not names_of_kind:
