@@ -314,9 +314,9 @@ def _own_environments() -> list[str]:
     return [*_environments_in(Path.cwd()), *_file_names(Path.cwd())]
 
 
-def _file_names(folder: Path) -> Iterable[str]:
+def _file_names(folder: Path) -> list[str]:
     """Return the names of the Python files in a folder that define an environment."""
-    return dict.fromkeys(environment.path.name for environment in file_environments(folder))
+    return [*dict.fromkeys(environment.path.name for environment in file_environments(folder))]
 
 
 def _environments_in(root: Path) -> list[str]:

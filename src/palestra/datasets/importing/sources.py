@@ -259,10 +259,8 @@ def _write_rows(parquet: Path, output: IO[bytes]) -> None:
 
 def _refuse_bytes(parquet: Path, schema: "pa.Schema") -> None:
     """Raise InputDataError: a column has bytes, which JSON has not."""
-    import pyarrow as pa
-
     for column in schema:
-        if _has_bytes(column.type, pa):
+        if _has_bytes(column.type):
             raise InputDataError(
                 f"{shown(parquet)}: the column {column.name} holds bytes ({column.type}), and rows are "
                 "JSON",
@@ -270,12 +268,13 @@ def _refuse_bytes(parquet: Path, schema: "pa.Schema") -> None:
             )
 
 
-def _has_bytes(kind: Any, pa: Any) -> bool:
-    """Whether a value of the type `kind` of Arrow has bytes anywhere."""
-    types = pa.types
+def _has_bytes(kind: "pa.DataType") -> bool:
+    """Whether a value of this type has bytes anywhere."""
+    from pyarrow import types
+
     tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     return any(test(kind) for test in tests) or any(
-        _has_bytes(kind.field(index).type, pa) for index in range(kind.num_fields)
+        _has_bytes(kind.field(index).type) for index in range(kind.num_fields)
     )
 
 

@@ -53,8 +53,8 @@ async def check_modes(
             hint='`reverify_mode = "stateless"` in the server\'s class says that its verify needs '
             'nothing but the request, "replay_tools" that the tool calls of the trajectory make '
             "its session again (a NeMo Gym server says it in its config class: `REVERIFY_MODE = "
-            "ReverifyMode.STATELESS`, or `.REPLAY_TOOLS`); --force verifies with a freshly seeded session; where the "
-            "lost session matters, only new rollouts have a reward: "
+            "ReverifyMode.STATELESS`, or `.REPLAY_TOOLS`); --force verifies with a freshly seeded "
+            "session; where the lost session matters, only new rollouts have a reward: "
             + (
                 f"`{SELECT_FAILED}` writes the tasks without a score for a run of their own "
                 "(--overwrite runs all again)"
