@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 from planted import Sound
-from test_planted_bugs import LIMITS, examine
+from test_planted_bugs import PATIENT_LIMITS, examine
 
 from palestra.config import config_from_tree
 from palestra.conformance import ExaminedEnvironment, VerifierReport, check_environment
@@ -37,7 +37,7 @@ def examined(function: Callable[..., float]) -> VerifierReport:
     subject = ExaminedEnvironment(
         "words", config_from_tree({}), (), rows=list(env.rows()), ready={"words": server}
     )
-    return asyncio.run(check_environment(subject, LIMITS))
+    return asyncio.run(check_environment(subject, PATIENT_LIMITS))
 
 
 def test_an_environment_with_many_right_answers_passes_with_its_rules() -> None:

@@ -22,6 +22,7 @@ from palestra.viewer.access import Access
 from palestra.viewer.app import make_app
 from palestra.viewer.export import export
 from palestra.viewer.pages.differences import differences
+from palestra.viewer.requests import row_of
 from profiled_runs import Run, materialized, scored
 
 
@@ -651,6 +652,24 @@ def test_a_row_that_is_not_indexed_yet_is_waited_for(tmp_path: Path, output: Pat
 
         assert world.get("/api/r/RUN/t/3/3")["rollout"] == 3
         assert world.ask(f"/api/r/{world.run_id}/t/3/99").status == 404
+
+
+def test_a_row_that_is_indexed_while_it_is_looked_for_is_found(
+    tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = Catalog(find_places([str(output)]), cache=tmp_path / "cache")
+    world = World(make_app(Viewer(catalog, indexing_s=20), Access(TOKEN)), catalog)
+
+    with closing(catalog.run(world.run_id)) as run:
+
+        def looked_for(*names: Any) -> int | None:
+            row = row_of(*names)
+            run.wait()
+            return row
+
+        monkeypatch.setattr("palestra.viewer.requests.row_of", looked_for)
+
+        assert world.get("/api/r/RUN/t/3/3")["rollout"] == 3
 
 
 def test_a_row_that_is_not_indexed_in_time_is_said_to_be(tmp_path: Path, output: Path) -> None:

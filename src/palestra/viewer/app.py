@@ -222,7 +222,7 @@ async def _read_when_indexed(
         try:
             return await request_reply()
         except NoSuchRow as error:
-            if not error.run.is_behind:
+            if not error.may_come:
                 raise
             if time.monotonic() >= deadline:
                 raise StillIndexing(error.message, error.run) from error

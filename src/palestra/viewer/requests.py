@@ -78,7 +78,7 @@ def find_task(snapshot: IndexSnapshot, request: PageRequest) -> tuple[TaskIndex,
         row = snapshot.find_task(task)
         if row is not None:
             return task, row
-    raise NoSuchRow(f"there is no task {name[:80]!r} in this run", request.run)
+    raise NoSuchRow(f"there is no task {name[:80]!r} in this run", request.run, snapshot)
 
 
 def candidates(name: str) -> list[TaskIndex]:
@@ -94,12 +94,13 @@ def find_row(snapshot: IndexSnapshot, request: PageRequest) -> int:
         row = request.integer("row")
         if row < rows:
             return row
-        raise NoSuchRow(f"there is no row {row} among the {rows} rows of this run", request.run)
+        message = f"there is no row {row} among the {rows} rows of this run"
+        raise NoSuchRow(message, request.run, snapshot)
     task, rollout = request.parts["task"], request.parts["rollout"]
     row_number = row_of(snapshot, task, rollout)
     if row_number is None:
         name = f"{task[:80]}:{rollout[:20]}"
-        raise NoSuchRow(f"there is no rollout {name} in this run", request.run)
+        raise NoSuchRow(f"there is no rollout {name} in this run", request.run, snapshot)
     return row_number
 
 
@@ -114,9 +115,17 @@ def row_of(snapshot: IndexSnapshot, task: str, rollout: str) -> int | None:
 class NoSuchRow(NoSuchRun):
     """The request names a task or a rollout that is not in what is indexed of a run."""
 
-    def __init__(self, message: str, run: OpenRun) -> None:
+    def __init__(self, message: str, run: OpenRun, snapshot: IndexSnapshot) -> None:
+        """`snapshot`: what was looked at."""
         super().__init__(message)
-        self.run = run
+        self.run, self._snapshot = run, snapshot
+
+    @property
+    def may_come(self) -> bool:
+        """Whether the files may hold the row: what was looked at lacks rows that they hold. Such
+        rows can be indexed by now.
+        """
+        return self.run.is_behind or self._snapshot is not self.run.snapshot
 
 
 class StillIndexing(InputDataError):

@@ -65,7 +65,7 @@ def _rollout_of(request: PageRequest, name: str) -> tuple[OpenRun, IndexSnapshot
         known_row = row_of(snapshot, task, rollout)
         if known_row is not None:
             return run, snapshot, known_row
-    raise NoSuchRow(f"{name}: there is no rollout {key[:80]}", run)
+    raise NoSuchRow(f"{name}: there is no rollout {key[:80]}", run, snapshot)
 
 
 Pair = tuple[ConversationItem | None, ConversationItem | None]
