@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from palestra.compat.agent_calls import SeededSessions
-from palestra.compat.http import ServerRefused
+from palestra.compat.http import EndpointRefused, ServerRefused
 from palestra.compat.nemo_gym.judge import JudgeError
 from palestra.errors import CallError
 from palestra.server import error_text, own_frames
@@ -137,5 +137,5 @@ def _names_its_call(error: BaseException) -> bool:
     if isinstance(inner, JudgeError):
         inner = only_inner(inner.__cause__)
     if isinstance(inner, ServerRefused):
-        return inner.failure is not None
+        return isinstance(inner, EndpointRefused) or inner.failure is not None
     return isinstance(inner, CallError | HTTPException)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -75,17 +75,4 @@ def _manifest(path: Path) -> str:
         manifest = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
         return ""
-    return orjson.dumps(_masked(manifest), option=orjson.OPT_INDENT_2).decode()
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: _masked(item) if isinstance(item, dict | list) else _masked_setting(key, item)
-            for key, item in value.items()
-        }
-    return [_masked(item) for item in value] if isinstance(value, list) else value
-
-
-def _masked_setting(name: str, value: Any) -> Any:
-    return next(iter(redact({name: value}).values()))
+    return orjson.dumps(redact(manifest), option=orjson.OPT_INDENT_2).decode()
