@@ -123,9 +123,10 @@ BELOW = "resources_servers.capitals.strict=true"
         ("+num_repeat=2", "num_repeats"),
         ("+agent_nam=a", "agent_name"),
         ("+policy_base_ulr=http://h/v1", "policy_base_url"),
+        ("++mine._inherits_from=capitals", "_inherit_from"),
     ],
 )
-def test_a_slip_in_the_first_key_of_an_override_is_refused(
+def test_a_slip_in_the_first_key_or_a_directive_of_an_override_is_refused(
     world: World, override: str, near: str
 ) -> None:
     rules = OverrideRules(known=("num_repeats", "agent_name"))

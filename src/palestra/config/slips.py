@@ -31,6 +31,7 @@ from palestra.config.sources import Source
 from palestra.config.tree import (
     ABSENT,
     DIRECTIVES,
+    Steps,
     dotted,
     inherits,
     leaves,
@@ -75,7 +76,7 @@ def slips_in(
     top_level = RESERVED_KEYS | set(known_keys)
     problems = list(_dotted_keys(sources, top_level | {str(name) for name in tree}))
     problems += _replaced_servers(sources)
-    problems += _misspelt_directives(sources)
+    problems += _misspelt_directives(sources, tree)
     for key in (key for source in sources for key in _keys_of(source)):
         names = FLEET_KEYS if key.server else top_level
         near = None if key.word in names else slip_of(key.word, names)
@@ -105,19 +106,23 @@ def _dotted_keys(sources: Iterable[Source], names: Collection[str]) -> Iterator[
                 yield located(problem, source.path, (key,))
 
 
-def _misspelt_directives(sources: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each key, at any depth, that resembles a directive such as `_inherit_from`."""
-    for source in sources:
+def _misspelt_directives(sources: Iterable[Source], tree: Mapping[Any, Any]) -> Iterator[Problem]:
+    """Yield a problem for each key, at any depth, that resembles a directive such as `_inherit_from`:
+    of the files, and of `tree`, which overrides have changed.
+    """
+    told: set[Steps] = set()
+    for path, keys in (*((source.path, source.tree) for source in sources), (None, tree)):
         paths = {
-            steps[: depth + 1]: None
-            for steps, _ in leaves(source.tree)
-            for depth in range(len(steps))
+            steps[: depth + 1]: None for steps, _ in leaves(keys) for depth in range(len(steps))
         }
         for steps in paths:
             word = str(steps[-1])
             near = nearest(word, DIRECTIVES, cutoff=_DIRECTIVE) if word.startswith("_") else None
-            if near is not None and near != word and not is_variant(word, near):
-                yield located(misspelt_key(dotted(steps), near), source.path, steps)
+            if near is None or near == word or is_variant(word, near) or steps in told:
+                continue
+            told.add(steps)
+            problem = misspelt_key(dotted(steps), near)
+            yield problem if path is None else located(problem, path, steps)
 
 
 def _replaced_servers(sources: Sequence[Source]) -> Iterator[Problem]:
