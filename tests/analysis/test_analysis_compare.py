@@ -51,6 +51,16 @@ def test_each_task_weighs_the_same_however_many_rollouts_it_has(tmp_path: Path) 
     assert (found.better, found.worse, found.equal) == (1, 1, 0)
 
 
+@pytest.mark.parametrize("rewards", [[0.8], [0.8, 0.2], [0.1, 0.2, -0.3], [1e-9]])
+def test_equal_rewards_are_equal_however_many_rollouts_they_are_of(
+    tmp_path: Path, rewards: list[float]
+) -> None:
+    comparison = compared(tmp_path, {0: rewards, 1: [0.0]}, {0: rewards * 6, 1: [1e-12]})
+
+    assert (comparison.better, comparison.worse, comparison.equal) == (1, 0, 1)
+    assert comparison.regressions == []
+
+
 def test_a_clear_difference_is_found(tmp_path: Path) -> None:
     a = {task: [float(task < 3), 0.0] for task in range(12)}
     b = {task: [1.0, float(task < 6)] for task in range(12)}

@@ -62,7 +62,7 @@ def test_a_blocked_loop_is_told_with_the_line_that_blocked_it() -> None:
 
 @pytest.mark.slow
 def test_code_that_holds_the_interpreters_lock_is_caught_as_it_returns() -> None:
-    [lag] = watched(search_of_an_author)
+    *_, lag = watched(search_of_an_author)  # a busy machine may be told while it lasts
 
     assert lag.blamed is not None
     assert lag.blamed.where.endswith(" search_of_an_author")

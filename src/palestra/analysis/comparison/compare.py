@@ -28,7 +28,13 @@ from palestra.analysis.views import (
 )
 from palestra.config import did_you_mean
 from palestra.errors import InputDataError
-from palestra.metrics import REWARD, FloatArray, IntArray, component_fields
+from palestra.metrics import (
+    REWARD,
+    FloatArray,
+    IntArray,
+    component_fields,
+    difference_of_means,
+)
 
 FLIPS = 9_999
 ENUMERATED = 14
@@ -185,7 +191,7 @@ class _Values:
 
     @property
     def difference(self) -> FloatArray:
-        return np.asarray(self.b - self.a)
+        return difference_of_means(self.a, self.b)
 
 
 class _Paired:

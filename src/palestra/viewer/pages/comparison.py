@@ -23,7 +23,7 @@ from palestra.analysis import (
     side_of,
 )
 from palestra.errors import ConfigError, InputDataError
-from palestra.metrics import TaskIndex
+from palestra.metrics import TaskIndex, difference_of_means
 from palestra.viewer.catalog import OpenRun
 from palestra.viewer.index import FieldKind, IndexSnapshot
 from palestra.viewer.pages.runs import interval, line_of
@@ -164,7 +164,8 @@ class _TaskPair:
 
     @property
     def delta(self) -> float:
-        return self.means[1] - self.means[0]
+        a, b = self.means
+        return float(difference_of_means(np.asarray(a), np.asarray(b)))
 
 
 def tasks(request: PageRequest) -> CompareTasks:
