@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -642,6 +643,38 @@ def test_a_refusal_that_a_model_server_does_not_catch_is_told_as_by_one_of_ours(
     with scripted_endpoint(*[EndpointError(status, words)] * 3) as endpoint:
         settings = {"base_url": f"{endpoint.url}/v1"}
         run(tmp_path, {"responses_api_models/model": OWN_MODEL}, check, settings)
+
+
+OWN_JUDGE = """
+class Judged(SimpleResourcesServer):
+    config: BaseResourcesServerConfig
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        client = NeMoGymAsyncOpenAI(base_url=self.config.base_url, api_key="none")
+        await client.create_response(model="judge", input="Is it right?")
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (401, "Incorrect API key provided", CredentialsRejected),
+        (400, "maximum context length is 10 tokens", JudgeFailure),
+    ],
+)
+def test_a_refusal_of_a_judge_that_an_environment_asks_itself_is_the_judges_at_its_line(
+    tmp_path: Path, status: int, words: str, kind: type[CallError]
+) -> None:
+    async def check(fleet: Fleet) -> None:
+        with pytest.raises(CallError) as caught:
+            await fleet.client.peer("judged").call("/verify", ROW, VerifyResponse)
+        assert isinstance(caught.value, kind)
+        assert words in caught.value.message
+        assert re.search(r"judged/app\.py:\d+ in verify", caught.value.evidence.traceback)
+
+    with scripted_endpoint(*[EndpointError(status, words)] * 3) as endpoint:
+        settings = {"base_url": f"{endpoint.url}/v1"}
+        run(tmp_path, {"resources_servers/judged": OWN_JUDGE}, check, settings)
 
 
 BLOCKING = """

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Final
 
@@ -68,6 +69,7 @@ from palestra.server import (
     describe,
     is_by_author,
     making,
+    own_frames,
     published_schema,
     refuse_unfinished,
 )
@@ -233,7 +235,7 @@ class Hosted(Server):
         """
         inner = only_inner(error)
         if isinstance(inner, EndpointRefused):
-            return self.relayed(_refusal(self.name, inner))
+            return self.relayed(self._refusal(inner))
         if isinstance(inner, ServerRefused) and inner.failure is not None:
             return self.relayed(inner.failure)
         if isinstance(inner, JudgeError):
@@ -247,17 +249,23 @@ class Hosted(Server):
             return add_question(judge_failure, inner.judge_question)
         return super().translate(path, error)
 
+    def _refusal(self, error: EndpointRefused) -> CallError:
+        """Return the error that a model server of Palestra has for the same answer of its endpoint,
+        with the author's line.
+        """
+        from palestra.responses_api_models.chat import classify
 
-def _refusal(server: str, error: EndpointRefused) -> CallError:
-    """Return the error that a model server of Palestra has for the same answer of its endpoint."""
-    from palestra.responses_api_models.chat import classify
-
-    reply = HttpReply(error.status, error.response_content)
-    refusal = classify(reply, server=server, url=error.url, model=error.model)
-    if isinstance(refusal, CallError):
+        reply = HttpReply(error.status, error.response_content)
+        refusal = classify(reply, server=self.name, url=error.url, model=error.model)
+        if not isinstance(refusal, CallError):
+            # A judge that could not read its question has no verdict.
+            kind = PromptTooLong if self.palestra_is_environment else ModelRejectedRow
+            refusal = kind(
+                f"{self.name}: {error.url} answered {error.status}: {refusal.sentence}",
+                evidence=CallEvidence(hops=(refusal.hop,)),
+            )
+        refusal.evidence = replace(refusal.evidence, traceback=own_frames(error))
         return refusal
-    message = f"{server}: {error.url} answered {error.status}: {refusal.sentence}"
-    return ModelRejectedRow(message, evidence=CallEvidence(hops=(refusal.hop,)))
 
 
 def hosted(cls: type[SimpleServer]) -> type[Server]:

@@ -200,7 +200,8 @@ async def endpoint_json(response: Any, url: str, *, model: str) -> Any:
         return await response_json(response)
     except aiohttp.ClientResponseError as error:
         content: bytes = getattr(error, "response_content", b"")
-        raise EndpointRefused(url, error.status, content, model) from error
+        # Without its cause, so that the line that is told is the author's.
+        raise EndpointRefused(url, error.status, content, model) from None
     except orjson.JSONDecodeError as error:
         reason = f"{url} answered what is not JSON: {excerpt(error.doc)}"
         raise orjson.JSONDecodeError(reason, error.doc, error.pos) from error

@@ -111,6 +111,8 @@ class RefusalEnvelopes:
         scope = request.scope
         is_routed = "endpoint" in scope
         is_bug = error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        # What a tool refuses is for the model to read: nobody looks for the line.
+        is_of_tool = is_tool_path(scope["path"])
         # Without any tools of its own, an environment may score the calls themselves.
         is_unknown = not is_routed and scope["method"] == "POST" and bool(self._tools())
         if self._note_fault is not None and (is_bug or is_unknown):
@@ -122,7 +124,7 @@ class RefusalEnvelopes:
             error.status_code,
             error.detail,
             routed=is_routed,
-            frames=own_frames(error) if is_routed else "",
+            frames=own_frames(error) if is_routed and (is_bug or not is_of_tool) else "",
         )
         return HttpResponse(
             encode_json(body),

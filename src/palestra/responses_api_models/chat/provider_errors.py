@@ -86,7 +86,7 @@ _NO_TOOLS = (
     "parser (`palestra serve-model vllm` does)"
 )
 
-_CHECK_KEY = "check the API key of this model server and its permissions"
+_CHECK_KEY = "check the API key that is sent, and its permissions"
 
 _PAY = "the account behind the API key has no credit: pay for more, or give another key"
 
