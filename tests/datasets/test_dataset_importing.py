@@ -122,12 +122,29 @@ def test_a_map_of_parquet_is_an_object(tmp_path: Path) -> None:
     assert record.row == {"prices": {"apple": 2.0}}
 
 
-@pytest.mark.parametrize("values", [[b"x"], [{"image": [b"x"]}]])
-def test_a_column_of_bytes_is_named(tmp_path: Path, values: list[Any]) -> None:
+def test_keys_and_dates_of_parquet_that_json_has_not_are_texts(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"picture": values}), tmp_path / "t.parquet")
+    words = pyarrow.array([[(1, "one")]], type=pyarrow.map_(pyarrow.int32(), pyarrow.string()))
+    at = pyarrow.array([1], type=pyarrow.timestamp("ns"))
+    parquet.write_table(pyarrow.table({"words": words, "at": at}), tmp_path / "t.parquet")
+
+    [record] = records_of(tmp_path / "t.parquet")
+
+    assert record.row == {"words": {"1": "one"}, "at": "1970-01-01T00:00:00.000000001"}
+
+
+@pytest.mark.parametrize("values", [[b"x"], [{"image": [b"x"]}]])
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_a_column_of_bytes_is_named(tmp_path: Path, values: list[Any], is_encoded: bool) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    column = pyarrow.array(values)
+    if is_encoded and pyarrow.types.is_binary(column.type):
+        column = column.dictionary_encode()
+    parquet.write_table(pyarrow.table({"picture": column}), tmp_path / "t.parquet")
 
     with pytest.raises(InputDataError, match=r"t\.parquet: the column picture holds bytes"):
         list(records_of(tmp_path / "t.parquet"))

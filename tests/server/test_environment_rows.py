@@ -210,14 +210,16 @@ def test_missing_values_and_arrays_of_pandas_are_none_and_lists() -> None:
             "weight": [1.5, math.nan],
             "count": pd.array([None, 2], dtype="Int64"),
             "golds": [np.array(["x", "y"]), np.array([])],
+            "turns": [np.array([np.array([1, 2]), {"n": np.array([3])}], dtype=object), None],
         }
     )
 
     rows = [{name: row[name] for name in table.columns} for row in with_rows(table).rows()]
 
+    turns = [[1, 2], {"n": [3]}]
     assert rows == [
-        {"q": "a", "weight": 1.5, "count": None, "golds": ["x", "y"]},
-        {"q": None, "weight": None, "count": 2, "golds": []},
+        {"q": "a", "weight": 1.5, "count": None, "golds": ["x", "y"], "turns": turns},
+        {"q": None, "weight": None, "count": 2, "golds": [], "turns": None},
     ]
 
 

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _SPLITS: Final = frozenset({"train", "validation", "valid", "val", "dev", "test", "eval"})
 ROWS_AT_ONCE: Final = 1000
 """The number of rows in one batch read from a Parquet file."""
+_KEYS: Final = orjson.OPT_NON_STR_KEYS
+"""A map's keys may be numbers or dates, which are texts in JSON."""
 
 Records = Iterator[Line]
 """Lines with a number from 1, and either an object or an error. In a table, the number is the line
@@ -245,16 +247,16 @@ def _write_rows(parquet: Path, output: IO[bytes]) -> None:
             _refuse_bytes(parquet, file.schema_arrow)
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
                 for row in batch.to_pylist(maps_as_pydicts="strict"):
-                    output.write(orjson.dumps(row, default=_plain) + b"\n")
+                    output.write(orjson.dumps(row, default=_plain, option=_KEYS) + b"\n")
                     count += 1
-    except (orjson.JSONEncodeError, KeyError) as error:
-        reason = error.args[0]  # a KeyError's text is in quotes
-        raise InputDataError(f"row {count + 1} of {shown(parquet)}: {reason}") from None
     except pa.ArrowInvalid as error:
         raise InputDataError(
             f"{shown(parquet)} is not a whole Parquet file: {error}",
             hint="write it, or get it, again",
         ) from None
+    except (orjson.JSONEncodeError, KeyError, ValueError, OverflowError) as error:
+        reason = error.args[0]  # a KeyError's text is in quotes
+        raise InputDataError(f"row {count + 1} of {shown(parquet)}: {reason}") from None
 
 
 def _refuse_bytes(parquet: Path, schema: "pa.Schema") -> None:
@@ -272,7 +274,14 @@ def _has_bytes(kind: "pa.DataType") -> bool:
     """Whether a value of this type has bytes anywhere."""
     from pyarrow import types
 
-    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    tests = (
+        types.is_binary,
+        types.is_large_binary,
+        types.is_fixed_size_binary,
+        types.is_binary_view,
+    )
+    if types.is_dictionary(kind):
+        kind = kind.value_type
     return any(test(kind) for test in tests) or any(
         _has_bytes(kind.field(index).type) for index in range(kind.num_fields)
     )
@@ -281,6 +290,8 @@ def _has_bytes(kind: "pa.DataType") -> bool:
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, datetime):  # of nanoseconds, in a class of pandas
+        return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -107,15 +107,21 @@ def table_rows(value: Any) -> list[Any] | None:
         return None
     if callable(is_there := getattr(value, "notna", None)):
         rows = value.astype(object).where(is_there(), None).to_dict("records")
-        return [{name: _list_of_array(cell) for name, cell in row.items()} for row in rows]
+        return [_without_arrays(row) for row in rows]
     for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):
         if callable(method := getattr(value, name, None)):
             return list(method(*arguments))
     return None
 
 
-def _list_of_array(cell: Any) -> Any:
-    return cell.tolist() if callable(getattr(cell, "tolist", None)) else cell
+def _without_arrays(value: Any) -> Any:
+    if callable(tolist := getattr(value, "tolist", None)):
+        value = tolist()
+    if isinstance(value, list):
+        return [_without_arrays(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_arrays(item) for name, item in value.items()}
+    return value
 
 
 def plain_row(row: JsonObject, label: Callable[[], str]) -> JsonDict:
