@@ -252,8 +252,8 @@ def test_a_setting_of_the_wrong_type_is_refused() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("nan", "should be a finite number, got 'nan'"),
-        (math.inf, "should be a finite number, got inf"),
+        ("nan", "should be finite, got 'nan'"),
+        (math.inf, "should be finite, got inf"),
         (True, "should be a number, got True"),
     ],
 )
@@ -263,6 +263,14 @@ def test_a_number_of_a_setting_is_finite_and_no_boolean(value: Any, reason: str)
 
     with pytest.raises(ConfigError, match=f"discount of Discounted {reason}"):
         defined(Discounted, discount=value)
+
+
+def test_the_numbers_in_a_setting_are_finite() -> None:
+    class Weighted(Shelf):
+        parts: dict[str, list[float]] = {}  # noqa: RUF012
+
+    with pytest.raises(ConfigError, match="parts of Weighted should be finite"):
+        defined(Weighted, parts={"a": [1.0, math.nan]})
 
 
 def test_annotated_state_without_a_value_is_no_setting() -> None:

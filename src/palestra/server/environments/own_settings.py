@@ -95,6 +95,7 @@ def _file_of(cls: type[Any]) -> str:
 
 
 def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
+    setting = f"{_file_of(cls)}setting {name} of {cls.__name__}"
     try:
         # A text setting may look like a number: --set version=3
         if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
@@ -102,21 +103,28 @@ def _converted(cls: type[Any], name: str, kind: Any, value: Any) -> Any:
         converted = TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         reasons = " or ".join(sentence_of(problem) for problem in error.errors(include_url=False))
-        raise ConfigError(f"setting {name} of {cls.__name__} {reasons}, got {value!r}") from None
+        raise ConfigError(f"{setting} {reasons}, got {value!r}") from None
     except PydanticUserError as error:
         raise ConfigError(
             f"{place_of(cls)}setting {name} of {cls.__name__} has a type that cannot be checked: {error}",
             hint="use plain types for settings: int, float, bool, str, list, dict, Literal",
         ) from None
-    if reason := _no_number(value, converted):
-        raise ConfigError(f"setting {name} of {cls.__name__} {reason}, got {value!r}")
+    if isinstance(value, bool) and type(converted) in {int, float}:
+        raise ConfigError(f"{setting} should be a number, got {value!r}")
+    if not all(map(math.isfinite, _floats_in(converted))):
+        raise ConfigError(
+            f"{setting} should be finite, got {value!r}",
+            hint="a run records its settings as JSON, which has no inf and no nan: write None, with the "
+            "type `float | None`",
+        )
     return converted
 
 
-def _no_number(value: Any, converted: Any) -> str:
-    """Return what the number of a setting should be; empty when it is one, or no number."""
-    if not isinstance(converted, int | float) or isinstance(converted, bool):
-        return ""
-    if isinstance(value, bool):
-        return "should be a number"
-    return "" if math.isfinite(converted) else "should be a finite number"
+def _floats_in(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _floats_in(list(value.values()))
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _floats_in(item)
