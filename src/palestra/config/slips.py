@@ -110,7 +110,7 @@ def _misspelt_directives(sources: Iterable[Source], tree: Mapping[Any, Any]) -> 
     """Yield a problem for each key, at any depth, that resembles a directive such as `_inherit_from`:
     of the files, and of `tree`, which overrides have changed.
     """
-    seen: set[Steps] = set()
+    earlier: set[Steps] = set()
     for path, keys in (*((source.path, source.tree) for source in sources), (None, tree)):
         paths = {
             steps[: depth + 1]: None for steps, _ in leaves(keys) for depth in range(len(steps))
@@ -118,9 +118,9 @@ def _misspelt_directives(sources: Iterable[Source], tree: Mapping[Any, Any]) -> 
         for steps in paths:
             word = str(steps[-1])
             near = nearest(word, DIRECTIVES, cutoff=_DIRECTIVE) if word.startswith("_") else None
-            if near is None or near == word or is_variant(word, near) or steps in seen:
+            if near is None or near == word or is_variant(word, near) or steps in earlier:
                 continue
-            seen.add(steps)
+            earlier.add(steps)
             problem = misspelt_key(dotted(steps), near)
             yield problem if path is None else located(problem, path, steps)
 
