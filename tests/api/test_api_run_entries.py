@@ -8,7 +8,8 @@ from listed_runs import answered, failure, write_run
 from palestra.api import RunState, list_runs, run_entry
 from palestra.engine import Accounting
 from palestra.errors import ConfigError, InputDataError
-from palestra.rollouts import Progress, ShardOf, announced
+from palestra.rollouts import Progress, ReverifyPaths, ShardOf, announced
+from palestra.schema import RunPaths
 from profiled_runs import scored
 
 
@@ -59,6 +60,16 @@ def test_a_run_of_failures_alone_has_no_mean(tmp_path: Path) -> None:
     [entry] = list_runs(tmp_path)
 
     assert (entry.state, entry.failed, entry.mean_reward) == (RunState.DONE, 2, None)
+
+
+def test_what_was_not_verified_again_has_ended(tmp_path: Path) -> None:
+    failures = [failure(1, "no number", terminal=False)]
+    output = write_run(tmp_path / "a", [scored(0, 0, 1)], requested=2, failures=failures)
+    RunPaths(output).manifest.unlink()
+    ReverifyPaths(output).manifest.write_text("{}")
+    [entry] = list_runs(tmp_path)
+
+    assert (entry.state, entry.scored, entry.failed) == (RunState.DONE, 1, 1)
 
 
 def test_a_run_that_a_command_works_on_is_running(tmp_path: Path) -> None:

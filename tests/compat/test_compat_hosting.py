@@ -659,6 +659,7 @@ class Judged(SimpleResourcesServer):
     ("status", "words", "kind"),
     [
         (401, "Incorrect API key provided", CredentialsRejected),
+        (400, "temperature must be below 2", JudgeFailure),
         (400, "maximum context length is 10 tokens", JudgeFailure),
     ],
 )

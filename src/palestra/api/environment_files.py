@@ -241,7 +241,7 @@ def _own_settings(name: str, server_settings: Mapping[str, Any]) -> Mapping[str,
     values = server_settings.get("settings") or {}
     if not isinstance(values, Mapping):
         raise ConfigError(
-            f"settings of {name} should be a mapping, got {values!r}",
+            f"settings of {name} should be a mapping, not of type {type(values).__name__}",
             hint="write one `NAME: VALUE` a line below settings",
         )
     return values

@@ -49,8 +49,6 @@ from palestra.errors import (
     ConfigError,
     JudgeFailure,
     ModelRejectedRow,
-    Outcome,
-    PromptTooLong,
     add_question,
 )
 from palestra.fleet import build_server, http_url, listen, server_client, serving
@@ -219,15 +217,8 @@ class Hosted(Server):
         return self.author_class.__server_type__
 
     def relayed(self, error: CallError) -> CallError:
-        """Return `error`, as a judge failure when an environment's model call failed.
-
-        A model that an environment calls is a judge, so its failure does not count against the
-        policy.
-        """
-        of_the_judge = error.outcome is Outcome.POLICY_ERROR or isinstance(error, PromptTooLong)
-        if not self.palestra_is_environment or not of_the_judge:
-            return error
-        return JudgeFailure.of(error)
+        """Return the error for this server's caller: a model that an environment asked is a judge."""
+        return JudgeFailure.relayed(error) if self.palestra_is_environment else error
 
     def translate(self, path: str, error: BaseException) -> CallError:
         """Return the `CallError` for an exception of the author's code, including the client's
@@ -258,9 +249,7 @@ class Hosted(Server):
         reply = HttpReply(error.status, error.response_content)
         refusal = classify(reply, server=self.name, url=error.url, model=error.model)
         if not isinstance(refusal, CallError):
-            # A judge that could not read its question has no verdict.
-            kind = PromptTooLong if self.palestra_is_environment else ModelRejectedRow
-            refusal = kind(
+            refusal = ModelRejectedRow(
                 f"{self.name}: {error.url} answered {error.status}: {refusal.sentence}",
                 evidence=CallEvidence(hops=(refusal.hop,)),
             )

@@ -362,6 +362,15 @@ class JudgeFailure(CallError):
     outcome = Outcome.JUDGE_ERROR
     usual_cause = KnownCause.JUDGE_UNREADABLE
 
+    @staticmethod
+    def relayed(error: CallError) -> CallError:
+        """Return the error of a call that an environment made, as a failure of the judge when a model
+        failed: a model that an environment asks is a judge, not the policy, and what it refuses is
+        the environment's question, not the row.
+        """
+        is_of_model = error.outcome is Outcome.POLICY_ERROR or isinstance(error, ModelRejectedRow)
+        return JudgeFailure.of(error) if is_of_model else error
+
     @classmethod
     def of(cls, error: CallError) -> "JudgeFailure":
         """Return `error`, of a call to a judge, as a failure of the judge."""

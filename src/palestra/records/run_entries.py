@@ -28,6 +28,7 @@ from palestra.rollouts import (
     announcements,
     ask_collection,
     is_being_written,
+    is_reverified,
     lost_rows,
     output_beside,
     outputs_of,
@@ -228,6 +229,8 @@ def _counts_of(
         return _Counts(requested or 0, failed=_unscored_count(outputs, requested or 0))
     summary = load(rollouts)
     total = summary.total
+    if is_reverified(outputs[0]):
+        return _counted(total, total.requested, _unscored_count(outputs, total.requested))
     unended = summary.unscored.counts.get(Remedy.RESUME, 0)
     failed = total.requested - total.scored - unended
     others = [path for path in outputs if path not in rollouts]
@@ -272,7 +275,7 @@ def _profiled(paths: RunPaths, requested: int) -> _Counts | None:
 
 
 def _unscored_count(outputs: Sequence[Path], requested: int) -> int:
-    """Return how many rollouts ended without a reward, in runs that scored none."""
+    """Return how many rollouts ended without a reward, at most `requested`."""
     count = 0
     for output in outputs:
         attempts = FailedAttempts()
@@ -280,8 +283,10 @@ def _unscored_count(outputs: Sequence[Path], requested: int) -> int:
         for line in read_jsonl(failures) if failures is not None else ():
             if line.ended and not line.error and FAILURE_CLASS in line.row:
                 attempts.note(line.row)
-        unended = attempts.unscored(scored=scored_keys(output)).counts.get(Remedy.RESUME, 0)
-        count += len(attempts.keys()) - unended
+        count += len(attempts.keys())
+        if not is_reverified(output):  # there, no attempt is followed by another
+            unscored = attempts.unscored(scored=scored_keys(output))
+            count -= unscored.counts.get(Remedy.RESUME, 0)
     return min(count, requested)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, PrivateAttr
 from starlette.requests import Request
 
 from palestra.config import ServerType
-from palestra.errors import CallError, JudgeFailure, Outcome, PromptTooLong, VerifierError
+from palestra.errors import CallError, JudgeFailure, VerifierError
 from palestra.schema import (
     OUTSIDE_REWARD_RULES,
     REWARD_ADVICE,
@@ -235,12 +235,8 @@ class ResourcesServer(Server):
         return ServerType.RESOURCES
 
     def relayed(self, error: CallError) -> CallError:
-        """Turn the error of a model call into a JudgeFailure: a model that an environment asks is a
-        judge, not the policy.
-        """
-        if error.outcome is not Outcome.POLICY_ERROR and not isinstance(error, PromptTooLong):
-            return error
-        return JudgeFailure.of(error)
+        """Return the error for this server's caller: a model that it asked is a judge."""
+        return JudgeFailure.relayed(error)
 
     @cached_property
     def _tool_methods(self) -> dict[str, Any]:
