@@ -435,7 +435,7 @@ class Rubric(Environment):
 
 
 def test_a_list_of_functions_as_verify_is_refused_as_a_list() -> None:
-    with pytest.raises(ConfigError, match="verify of .* must be a method, not a list") as raised:
+    with pytest.raises(ConfigError, match=r"verify of \w+ must be a method, not a list") as raised:
         defined(Rubric)
 
     assert 'return {"correct": …, "format": …}' in raised.value.hint
