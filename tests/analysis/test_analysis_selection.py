@@ -130,6 +130,16 @@ def test_partial_credit_can_count_as_solved(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("solved_at", [1.0, 0.3])
+def test_a_sum_that_falls_short_by_a_rounding_is_solved(tmp_path: Path, solved_at: float) -> None:
+    rewards = {0: [float(np.nextafter(solved_at, 0))] * 2, 1: [solved_at - 1e-6] * 2}
+    frame = load_side(write_run(tmp_path / "run", rewards), name="").frame
+
+    selection = selection_of(frame, SelectionCriteria(MIDDLE, solved_at=solved_at))
+
+    assert verdicts(selection) == ["too easy", "too hard"]
+
+
 @given(st.integers(0, 40), st.integers(1, 40), st.sampled_from([0.05, 0.1, 0.25, 0.5, 0.9]))
 def test_more_rollouts_are_as_many_as_the_interval_needs(solved: int, n: int, edge: float) -> None:
     assume(solved <= n and abs(solved / n - edge) > 0.02)

@@ -85,6 +85,15 @@ def test_scores_tell_never_from_sometimes_and_always(tmp_path: Path) -> None:
     assert (scores.mean_input_tokens, scores.mean_output_tokens) == (7.0, 1.5)
 
 
+def test_a_sum_that_falls_short_of_1_by_a_rounding_is_solved(tmp_path: Path) -> None:
+    run = Run.write(tmp_path, [scored(0, 0, 0.7 + 0.2 + 0.1), scored(1, 0, 1 - 1e-6)])
+    scores = summarize(run.load()).total.scores
+
+    assert scores is not None
+    assert (scores.never_solved, scores.always_solved) == (0.5, 0.5)
+    assert scores.mean_reward.value < 1
+
+
 def test_pass_at_k_is_also_for_the_number_of_repeats(tmp_path: Path) -> None:
     rows = [scored(task, at, float(at == task)) for task in range(2) for at in range(3)]
     scores = summarize(Run.write(tmp_path, rows).load()).total.scores

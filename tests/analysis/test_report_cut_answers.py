@@ -57,6 +57,12 @@ def test_the_best_mean_reward_counts_every_cut_answer_as_right(tmp_path: Path) -
     assert (answers.mean_reward, answers.complete_mean_reward) == (0.5, 0.5)
 
 
+def test_a_cut_answer_is_solved_with_a_sum_that_falls_short_of_1(tmp_path: Path) -> None:
+    rows = [answer(0, 0, 0.7 + 0.2 + 0.1, tokens=50, cut=True)]
+
+    assert cut_answers(tmp_path, rows, binary=False).solved == 1
+
+
 @pytest.mark.parametrize(("solved_tokens", "helps"), [(900, True), (100, False)])
 def test_more_tokens_help_where_solved_answers_come_near_the_limit(
     tmp_path: Path, solved_tokens: int, helps: bool

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.analysis import RunFrame, summarize
+from palestra.analysis import RunFrame, report_values, summarize
 from palestra.analysis.report.charts import nice_ticks, span_ticks
 from palestra.analysis.report.facts import (
     lengths,
@@ -19,6 +19,7 @@ from palestra.analysis.report.facts import (
     reward_bars,
     time_field,
 )
+from palestra.analysis.report.figures import figures
 from palestra.analysis.report.rows import MOST_ROLLOUTS, plan
 from palestra.analysis.report.statements import key_figures, remarks
 from palestra.analysis.report.tasks import by_interest, table_data, task_columns, task_lists
@@ -64,6 +65,23 @@ def test_few_different_rewards_each_have_a_bar() -> None:
     bars = reward_bars(np.array([0.0, 0.5, 0.5, 1.0]))
 
     assert [(bar.label, bar.count) for bar in bars] == [("0", 1), ("0.5", 2), ("1", 1)]
+
+
+def test_rewards_that_read_the_same_have_one_bar() -> None:
+    bars = reward_bars(np.array([0.0, 0.7 + 0.2 + 0.1, 1.0]))
+
+    assert [(bar.label, bar.count, bar.high) for bar in bars] == [("0", 1, 0.0), ("1", 2, 1.0)]
+
+
+def test_rewards_that_are_equally_frequent_are_none_the_most_frequent(tmp_path: Path) -> None:
+    readings = {}
+    for name, rewards in (("tie", [0.2, 0.2, 0.8, 0.8]), ("winner", [0.2, 0.8, 0.8, 0.8])):
+        (tmp_path / name).mkdir()
+        frame = frame_of(tmp_path / name, [rewards])
+        readings[name] = "".join(map(str, figures(frame, report_values(frame, summarize(frame)))))
+
+    assert "From 0.2 to 0.8. " in readings["tie"]
+    assert "most often 0.8" in readings["winner"]
 
 
 def test_many_rewards_are_binned_without_losing_one() -> None:

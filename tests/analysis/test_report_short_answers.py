@@ -35,6 +35,16 @@ def test_solved_answers_far_shorter_than_the_others_are_a_finding(tmp_path: Path
     assert "4 of the short ones contain the verdict of their judge" in remark.text
 
 
+def test_short_answers_with_a_sum_that_falls_short_of_1_are_listed_by_their_query(
+    tmp_path: Path,
+) -> None:
+    frame = run_of(tmp_path, usual=640, short=9, count=4, reward=0.7 + 0.2 + 0.1).load()
+    [remark] = [r for r in report_values(frame, summarize(frame)).remarks if r.query]
+
+    assert "4 solved answers" in remark.head
+    assert f"reward>={0.7 + 0.2 + 0.1:.17g} " in remark.query
+
+
 @pytest.mark.parametrize(
     ("usual", "short", "count", "reward"),
     [

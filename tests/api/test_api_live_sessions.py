@@ -131,7 +131,8 @@ def test_new_rollouts_are_advised_where_one_environment_of_the_rows_needs_its_se
     run = mixed_run(tmp_path, *agents)
 
     assert all("--failed --out" in failure.remedy for failure in run.failures())
-    assert all("--force" in failure.remedy for failure in run.failures())
+    assert all("REVERIFY_MODE" in failure.remedy for failure in run.failures())
+    assert not any("--force" in failure.remedy for failure in run.failures())
 
 
 def test_a_resumed_run_knows_the_environments_of_the_rows_that_ended_before(

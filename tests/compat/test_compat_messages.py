@@ -44,6 +44,11 @@ def _importable() -> None:
             "openai_utils.acumulate_response_usage",
             "openai_utils.accumulate_response_usage",
         ),
+        (
+            "from nemo_gym.server_utils import set_is_nemo_gym_fastapi_worker",
+            "server_utils.set_is_nemo_gym_fastapi_worker",
+            "server_utils.is_nemo_gym_fastapi_worker",
+        ),
     ],
 )
 def test_an_import_that_cannot_be_satisfied_names_the_nearest_name_and_the_page(

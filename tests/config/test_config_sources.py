@@ -182,6 +182,46 @@ def test_a_syntax_error_in_the_line_of_a_secret_does_not_show_it(world: World) -
     assert "openai_api_key: ****" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "quoted_lines"),
+    [
+        ("a http://here\nb: scripted\n", 2, "a http://here\n    b: scripted"),
+        ("a: 1\n# more\n\nb scripted\n", 4, "a: 1\n    b scripted"),
+        ("a:\n  b:\n    c: d\n     e: f\n", 4, "    c: d\n         e: f"),
+        ("a: 1\nb: [1,\n", 2, "a: 1\n    b: [1,"),
+    ],
+)
+def test_a_syntax_error_quotes_the_line_before_too_as_both_are_indented(
+    world: World, text: str, line: int, quoted_lines: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(text)
+
+    assert caught.value.message.endswith(f"\n    {quoted_lines}")
+    assert caught.value.hint == "fix this line or the one before"
+    assert [problem.line for problem in caught.value.problems] == [line]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a_api_key sk-abcdef\nb: 1\n",
+        "a_api_key:\n  sk-abcdef\n b: 1\n",
+        'a_api_key: "x\n  sk-abcdef\nb: 1\n',
+        "a_api_key: |\n  sk-abcdef\n b: 1\n",
+        "- a_api_key sk-abcdef\nb: 1\n",
+    ],
+)
+def test_a_line_that_is_quoted_for_the_next_one_does_not_show_its_secret(
+    world: World, text: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        world.load_text(text)
+
+    assert "****" in caught.value.message
+    assert "sk-abcdef" not in caught.value.message
+
+
 def test_a_key_given_twice_with_one_value_is_a_warning(world: World) -> None:
     path = world.write("a.yaml", "a:\n  b: {x: [1, y]}\n  c: 1\n  b:\n    x: [1, 'y']\n")
 

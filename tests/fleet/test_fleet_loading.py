@@ -278,6 +278,26 @@ def test_a_server_class_without_its_required_method_is_named_with_its_line(tmp_p
     assert error.hint == "define verify in Broken"
 
 
+def test_a_server_whose_module_ends_as_one_of_uvicorn_is_loaded(tmp_path: Path) -> None:
+    text = """
+from nemo_gym.base_resources_server import SimpleResourcesServer
+from nemo_gym.server_utils import is_nemo_gym_fastapi_worker
+
+
+class Mine(SimpleResourcesServer):
+    async def verify(self, body):
+        return None
+
+
+if __name__ == "__main__":
+    Mine.run_webserver()
+elif is_nemo_gym_fastapi_worker():
+    app = Mine.run_webserver()
+"""
+
+    assert load_server_class(write(tmp_path, text)).__name__ == "Mine"
+
+
 def test_the_hint_names_the_base_classes_that_the_file_imports(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "import nemo_gym\n"))
 

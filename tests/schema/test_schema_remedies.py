@@ -146,6 +146,15 @@ def test_a_recorded_need_of_the_live_session_decides_and_not_the_text_of_the_com
     assert "needs the live session" not in mentions.unscored().what_helps()
 
 
+def test_where_verify_needs_the_live_session_no_advice_forces_it() -> None:
+    row = attempt(0, **recorded("palestra reverify A --force", needs_session=True))
+    words = noted(row).unscored(only=("0:0",)).what_helps()
+
+    assert "--force" not in words
+    assert "palestra reverify A --only 0:0 scores the kept answers" in words
+    assert "REVERIFY_MODE" in words
+
+
 def test_a_recorded_judge_decides_and_not_the_text_of_the_command() -> None:
     names = noted(attempt(0, **recorded("palestra reverify A", names_judge=True)))
     mentions = noted(attempt(0, **recorded("palestra reverify --judge x")))
@@ -161,7 +170,7 @@ def test_a_row_of_an_older_version_has_the_command_in_its_hint() -> None:
     row = {"hint": OLD_HINT.format("palestra reverify A --judge x --force")}
 
     assert recorded_command(row) == ReverifyCommand(
-        "palestra reverify A --judge x --force", needs_session=True, names_judge=True
+        "palestra reverify A --judge x", needs_session=True, names_judge=True
     )
     assert own_hint(row["hint"]) == "raise it"
 

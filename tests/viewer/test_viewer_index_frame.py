@@ -16,7 +16,7 @@ from palestra.analysis import RowPositions, RunFrame, summarize
 from palestra.schema import ReverifyCommand
 from profiled_runs import Run, failed, lines, materialized, scored
 
-COMMAND = ReverifyCommand("palestra reverify --judge m --force", True, True)
+COMMAND = ReverifyCommand("palestra reverify --judge m", True, True)
 TASKS = st.sampled_from([0, 1, 2, 7, 10**6, "a name"])
 ROLLOUTS = st.sampled_from([0, 1, 5, 2**21])
 ENDS = st.sampled_from(["scored", "failed", "failed, then scored", "never ended"])
@@ -60,7 +60,9 @@ def test_a_frame_from_an_index_is_that_of_the_files(rows: Mapping[str, Any]) -> 
     "fields",
     [
         {"reverify": COMMAND.as_json()},
-        {"hint": f"the model's answer is kept: {COMMAND.text} verifies it without the model"},
+        {
+            "hint": f"the model's answer is kept: {COMMAND.text} --force verifies it without the model"
+        },
     ],
     ids=["recorded", "in the hint of an older version"],
 )

@@ -563,6 +563,15 @@ def test_the_group_counts_answers_and_names_the_first_difference(world: World) -
     assert group["difference"] is None
 
 
+def test_a_group_counts_a_sum_that_falls_short_of_1_as_solved(tmp_path: Path) -> None:
+    rows = [answered(0, 0.7 + 0.2 + 0.1, "four") | {"_ng_rollout_index": 0}]
+    output = Run.write(tmp_path, rows).paths.output
+    with viewing(output, cache=tmp_path / "cache") as world:
+        group = world.get("/api/r/RUN/t/0")
+
+    assert (group["solved"], group["pass_rate"]) == (1, 1.0)
+
+
 def test_a_group_has_the_expected_answer_and_the_mean_reward_of_each_branch(tmp_path: Path) -> None:
     texts = ("four", "five", "five", "five")
     rows = [

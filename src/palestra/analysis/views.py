@@ -19,10 +19,12 @@ from palestra.config import did_you_mean
 from palestra.errors import ConfigError
 from palestra.metrics import (
     REWARD,
+    SOLVED_REWARD,
     BoolArray,
     FloatArray,
     IntArray,
     expected_max_of_sorted,
+    is_solved,
     rows_by_size,
     sum_by_group,
 )
@@ -125,11 +127,6 @@ def _column(frame: RunFrame, metric: Metric) -> FloatArray:
     return np.full(len(frame.rollouts), np.nan) if column is None else column
 
 
-SOLVED_REWARD = 1.0
-"""A rollout with at least this reward counts as solved; `pass_rate` is the share of such rollouts.
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """The least and largest possible value of a number, depending on the scores of missing
@@ -188,10 +185,9 @@ def reward_range(rewards: FloatArray) -> tuple[float, float]:
     return float(rewards.min(initial=0.0)), float(rewards.max(initial=1.0))
 
 
-def solved_by_group(rewards: FloatArray, starts: IntArray) -> IntArray:
-    """Return the number of rewards of at least `SOLVED_REWARD` in each group."""
-    solved = (rewards >= SOLVED_REWARD).astype(np.float64)
-    return sum_by_group(solved, starts).astype(np.int64)
+def solved_by_group(rewards: FloatArray, starts: IntArray, at: float = SOLVED_REWARD) -> IntArray:
+    """Return the number of rewards in each group that solve their task."""
+    return sum_by_group(is_solved(rewards, at).astype(np.float64), starts).astype(np.int64)
 
 
 def pass_at_ks(rewards: FloatArray, starts: IntArray) -> tuple[list[PassAtK], list[PassAtK]]:

@@ -52,8 +52,10 @@ _REPLACEMENTS: Final = {
     "HeadServer": _STARTS_SERVERS,
 }
 """What to use in place of a module or name that Palestra has in another form."""
-_SIMILAR: Final = 0.82
-"""The least similarity of a name that is suggested: `hf_utils` and `path_utils` have 0.78."""
+_SIMILAR_MODULE: Final = 0.82
+"""The least similarity of a module that is suggested: `hf_utils` and `path_utils` have 0.78."""
+_SIMILAR_NAME: Final = 0.7
+"""The least similarity of a name in a module that is suggested."""
 _COMPAT: Final = "palestra.compat."
 _NO_ATTRIBUTE: Final = re.compile(
     r"(?:<(?:module|class) '(?P<owner>palestra\.compat\.[\w.]+)'.*>|'module' object at (?P<alias>nemo_gym[\w.]*)) "
@@ -76,7 +78,8 @@ def not_provided(fullname: str, names: Collection[str]) -> str:
     if name in _REPLACEMENTS:
         suggestion = f": {_REPLACEMENTS[name]}"
     else:
-        near = nearest(name, names, cutoff=_SIMILAR) or _prefix_of(name, names)
+        cutoff = _SIMILAR_NAME if parents else _SIMILAR_MODULE
+        near = nearest(name, names, cutoff=cutoff) or _prefix_of(name, names)
         suggestion = f": the nearest is `{'.'.join([*parents, near])}`" if near else ""
     page = f"; {product.page} lists what is" if product.page else ""
     return f"{not_provided_text(remainder, product.owner)}{suggestion}{page}"

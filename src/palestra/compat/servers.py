@@ -115,6 +115,11 @@ class SessionLayer:
         await self._app(scope, receive, answer)
 
 
+def is_nemo_gym_fastapi_worker() -> bool:
+    """Whether uvicorn imports an app.py to get its `app`. Always false in a Palestra fleet."""
+    return False
+
+
 def is_nemo_gym_fastapi_entrypoint(file_path: str) -> bool:
     """Whether uvicorn imports `file_path` to get its `app`. Always false in a Palestra fleet."""
     return os.environ.get("NEMO_GYM_FASTAPI_ENTRYPOINT") == file_path and "uvicorn" in sys.modules

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from palestra.config.redact import mask_line
+from palestra.config.redact import MASK, is_secret_name, mask_line
 from palestra.config.tree import Steps, plain
 from palestra.config.yaml_lines import line_below
 from palestra.errors import ConfigError, KnownCause, Problem
@@ -27,6 +27,11 @@ _EXPONENT_WITHOUT_DOT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 _CONTENT = re.compile(r"\s*[^\s#]")
 _KEY_WITHOUT_BLANK = re.compile(r"\s*(?:- )?[A-Za-z_][\w.-]*:(?!//)[^\s:][^:]*$")
 """A line `key:value`, which is a text in YAML; a URL is none."""
+_KEY_WITHOUT_COLON = re.compile(r"\s*(?:- )?([\w.-]+)\s+(?=\S)")
+_OPEN_VALUE = re.compile(
+    r"""\s*(?:- )?["']?([\w.-]+)["']?\s*:\s*(?:[|>].*|(["'])(?!.*\2\s*$).*)?$"""
+)
+"""A line `key:` whose value goes on in the next line."""
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
@@ -128,6 +133,8 @@ def write_yaml(tree: Any) -> str:
 
 
 def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigError:
+    import yaml
+
     mark = getattr(failure, "problem_mark", None)
     problem = getattr(failure, "problem", None) or getattr(failure, "reason", None) or failure
     if mark is None:
@@ -136,13 +143,31 @@ def _syntax_error(failure: "yaml.YAMLError", text: str, where: str) -> ConfigErr
     if (slip := _colon_without_blank(lines, mark.line)) is not None:
         return _missing_blank(where, slip, lines[slip])
     # The parser points past the end when a bracket or quote stays open.
-    line = min(mark.line, max(len(lines) - 1, 0))
-    quoted_line = mask_line(lines[line].strip()) if lines else ""
-    message = f"{where}, line {mark.line + 1}, column {mark.column + 1}: {problem}"
-    located = Problem(message, file=where, line=mark.line + 1, cause=KnownCause.BAD_YAML)
+    at = min(mark.line, max(len(lines) - 1, 0))
+    column = mark.column if at == mark.line else len(lines[at]) if lines else 0
+    # Of a mistake in the structure, the parser may fail only in the next line with content.
+    is_structure = isinstance(failure, (yaml.scanner.ScannerError, yaml.parser.ParserError))
+    above = [i for i in range(at) if _CONTENT.match(lines[i])][-1:] if is_structure else []
+    message = f"{where}, line {at + 1}, column {column + 1}: {problem}"
+    hint = "fix this line or the one before" if above else ""
+    located = Problem(message, hint=hint, file=where, line=at + 1, cause=KnownCause.BAD_YAML)
+    quoted_lines = "\n    ".join(_masked(lines, i) for i in (*above, at) if lines)
     return ConfigError(
-        f"{message}\n    {quoted_line}", cause=KnownCause.BAD_YAML, problems=(located,)
+        f"{message}\n    {quoted_lines}", hint=hint, cause=KnownCause.BAD_YAML, problems=(located,)
     )
+
+
+def _masked(lines: Sequence[str], at: int) -> str:
+    """Return a line of a document that is not YAML without its secret, which may be in the line below
+    its name, or have no colon before it.
+    """
+    line = lines[at]
+    indentation = line[: len(line) - len(line.lstrip())]
+    opened = _OPEN_VALUE.match(lines[at - 1]) if at else None
+    if opened and is_secret_name(opened[1]) and indentation:
+        return f"{indentation}{MASK}"
+    name = _KEY_WITHOUT_COLON.match(line)
+    return f"{name[0]}{MASK}" if name and is_secret_name(name[1]) else mask_line(line)
 
 
 def _colon_without_blank(lines: Sequence[str], at: int) -> int | None:

@@ -26,7 +26,7 @@ class MissingExtra(ImportError):
 
 
 class NotProvided(ImportError):
-    """Palestra does not provide a name of another product. No package does."""
+    """Palestra does not provide a name of another product."""
 
 
 def not_provided_text(name: str, owner: str = "") -> str:

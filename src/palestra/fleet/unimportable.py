@@ -113,10 +113,7 @@ def _not_provided(path: Path, where: str, full_name: str, existing: Iterable[str
 
 
 def _do_without(path: Path) -> str:
-    return (
-        "no package provides this name: use one that exists, or define what you need in a file "
-        f"of {path.parent}"
-    )
+    return f"use a name that Palestra provides, or define what you need in a file of {path.parent}"
 
 
 def _public(module: str) -> str:

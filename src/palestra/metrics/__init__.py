@@ -48,6 +48,7 @@ from palestra.metrics.passk import (
     pass_hat_k,
 )
 from palestra.metrics.statistics import (
+    SOLVED_REWARD,
     Interval,
     correlation_by_group,
     describe,
@@ -56,6 +57,7 @@ from palestra.metrics.statistics import (
     group_of_rows,
     histogram_by_group,
     histogram_edges,
+    is_solved,
     learnability_interval,
     mean_by_group,
     rows_by_size,
@@ -69,6 +71,7 @@ __all__ = [
     "INDICES",
     "RESPONSE",
     "REWARD",
+    "SOLVED_REWARD",
     "BoolArray",
     "ColumnBuilder",
     "Columns",
@@ -104,6 +107,7 @@ __all__ = [
     "histogram_edges",
     "info_columns",
     "is_finite_number",
+    "is_solved",
     "learnability_interval",
     "majority_at_k",
     "max_weights",

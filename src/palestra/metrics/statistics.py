@@ -19,6 +19,11 @@ S = TypeVar("S", bound=np.signedinteger[Any])
 
 STATISTICS = ("mean", "max", "min", "median", "std")
 HISTOGRAM_BINS = 10
+SOLVED_REWARD = 1.0
+"""A rollout with at least this reward counts as solved; `pass_rate` is the share of such rollouts.
+"""
+_ROUNDING = 1e-9
+"""How far a reward may fall short of the limit that it reaches: 0.7 + 0.2 + 0.1 is below 1."""
 LARGEST_SQUARED = 1e150
 """The largest absolute value for which sums of squares do not overflow."""
 
@@ -80,6 +85,11 @@ def difference_of_means(a: FloatArray, b: FloatArray) -> FloatArray:
     """
     is_rounding = np.isclose(a, b, rtol=1e-9, atol=1e-15)
     return np.asarray(np.where(is_rounding, 0.0, b - a))
+
+
+def is_solved(rewards: FloatArray, at: float = SOLVED_REWARD) -> BoolArray:
+    """Return which rewards solve their task: those of at least `at`, but for a rounding."""
+    return np.asarray(rewards >= at - _ROUNDING)
 
 
 def describe(values: FloatArray, starts: IntArray) -> Description:

@@ -38,7 +38,6 @@ from palestra.schema import (
     FAILURE_JUDGE_ERROR,
     FAILURE_LAYER,
     FAILURE_TERMINAL,
-    FORCE,
     JUDGE_QUESTION,
     MAX_ROW_BYTES,
     NO_PERSIST,
@@ -129,8 +128,7 @@ def reverify_command(settings: CollectSettings) -> ReverifyCommand:
     """Return the command that verifies all responses of the run again."""
     verified_by = settings.verified_by
     options = shlex.join(options_of_reverify(settings.output_jsonl_fpath))
-    forced = FORCE if verified_by.needs_session else ""
-    words = (settings.reverify_words, options, verified_by.text, forced)
+    words = (settings.reverify_words, options, verified_by.text)
     return ReverifyCommand(
         " ".join(filter(None, words)),
         needs_session=verified_by.needs_session,

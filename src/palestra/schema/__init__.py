@@ -148,7 +148,6 @@ from palestra.schema.responses import (
     said,
 )
 from palestra.schema.reverification import (
-    FORCE,
     REVERIFY_COMMAND,
     ReverifyCommand,
     command_of_hint,
@@ -241,7 +240,6 @@ __all__ = [
     "FAILURE_JUDGE_ERROR",
     "FAILURE_LAYER",
     "FAILURE_TERMINAL",
-    "FORCE",
     "GENERATION_IDS",
     "INPUTS_ENDING",
     "INSTRUCTION_ROLES",

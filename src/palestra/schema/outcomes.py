@@ -193,8 +193,10 @@ class Unscored:
             have = "rollout has its answer" if count == 1 else "rollouts have their answers"
             return (
                 f"{count} {have} kept, but verify needs the live session: once it is fixed, "
-                f"`{SELECT_FAILED}` writes the tasks for new rollouts ({text} verifies in a fresh "
-                "session, whose reward may not be that of the rollout)"
+                f"`{SELECT_FAILED}` writes the tasks for new rollouts; where its class says how "
+                "verify does without (`REVERIFY_MODE = ReverifyMode.STATELESS` or `.REPLAY_TOOLS`; "
+                "`reverify_mode` in a server of Palestra), "
+                f"{text} scores the kept answers"
             )
         judge = " (the judge's model, say)" if command.names_judge else ""
         return (

@@ -17,8 +17,10 @@ REVERIFY_COMMAND: Final = "reverify"
 REVERIFY: Final = "`palestra reverify --with-failures`"
 """The command when the run's own arguments are unknown. It is quoted, so that an error shows it in the
 words of the program that the user called."""
-FORCE: Final = "--force"
-"""The option of a command that has an environment which verifies in its live session alone."""
+_FORCE: Final = "--force"
+"""An option with which commands that older versions recorded end where verify needs the live session.
+It scores kept answers in a fresh session, so that no advice has it.
+"""
 _KEPT: Final = "the model's answer is kept: "
 _VERIFIES: Final = " verifies it without the model"
 _JUDGE: Final = "--judge"
@@ -31,7 +33,9 @@ class ReverifyCommand:
 
     text: str
     needs_session: bool = False
-    """Whether one of its environments verifies in its live session alone, so that it has `FORCE`."""
+    """Whether one of its environments verifies in its live session alone, so that the command works
+    only after its class says how verify does without.
+    """
     names_judge: bool = False
     """Whether an option of it names the judge's model."""
 
@@ -43,9 +47,10 @@ class ReverifyCommand:
         text = field_of(value, "command")
         if not text or not isinstance(text, str):
             return None
+        needs_session = field_of(value, "needs_session") is True
         return cls(
-            text,
-            needs_session=field_of(value, "needs_session") is True,
+            text.removesuffix(f" {_FORCE}") if needs_session else text,
+            needs_session=needs_session,
             names_judge=field_of(value, "names_judge") is True,
         )
 
@@ -74,11 +79,11 @@ def command_of_hint(hint: Any) -> ReverifyCommand | None:
     if not isinstance(hint, str):
         return None
     text = hint.partition(_KEPT)[2].removesuffix(_VERIFIES)
-    words = text.split()
-    return (
-        ReverifyCommand(text, needs_session=FORCE in words, names_judge=_JUDGE in words)
-        if text
-        else None
+    if not text:
+        return None
+    unforced = text.removesuffix(f" {_FORCE}")
+    return ReverifyCommand(
+        unforced, needs_session=unforced != text, names_judge=_JUDGE in text.split()
     )
 
 

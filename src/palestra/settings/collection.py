@@ -92,9 +92,7 @@ class VerifierOptions:
     names_judge: bool = False
     """Whether one of them names the judge's model."""
     needs_session: bool = False
-    """Whether an environment of the run verifies in its live session alone, so that the command
-    needs an option of its own.
-    """
+    """Whether an environment of the run verifies in its live session alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.report.facts import ENOUGH_ROLLOUTS
 from palestra.analysis.task_rows import LENGTH_FIELD
-from palestra.metrics import BoolArray, FloatArray
+from palestra.metrics import BoolArray, FloatArray, is_solved
 
 SHARE_NEAR_LIMIT = 0.1
 """From this share of long answers among the solved on, a higher limit may help."""
@@ -66,7 +66,7 @@ class CutAnswers:
         lengths = np.empty(0) if tokens is None else tokens[cut & ~np.isnan(tokens)]
         return cls(
             count=int(np.sum(cut)),
-            solved=int(np.sum(reward[cut] >= 1)),
+            solved=int(np.sum(is_solved(reward[cut]))),
             mean_reward=float(np.mean(reward[cut])),
             complete_mean_reward=float(np.mean(complete)) if len(complete) else None,
             run_mean_reward=float(np.mean(reward)),
@@ -87,7 +87,7 @@ def _lengths(
     if tokens is None or np.isnan(tokens[cut]).all():
         return None, None
     length = float(np.nanmedian(tokens[cut]))
-    solved = tokens[~cut & (reward >= 1) & ~np.isnan(tokens)]
+    solved = tokens[~cut & is_solved(reward) & ~np.isnan(tokens)]
     if len(solved) < ENOUGH_ROLLOUTS:
         return length, None
     return length, float(np.mean(solved > length / 2))

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -122,13 +122,17 @@ def time_field(rollouts: Rollouts) -> str | None:
 
 
 def reward_bars(rewards: FloatArray) -> list[Bar]:
-    """Return how often each reward occurs; in equal bins when there are more than
-    `MOST_SINGLE_REWARDS` different rewards.
+    """Return how often each reward occurs, rounded to four digits; in equal bins when there are more
+    than `MOST_SINGLE_REWARDS` different rewards.
     """
     values, counts = np.unique(rewards, return_counts=True)
     if len(values) <= MOST_SINGLE_REWARDS:
         pairs = zip(values.tolist(), counts.tolist(), strict=True)
-        return [Bar(f"{v:.4g}", f"{v:.4g}", count, v, v) for v, count in pairs]
+        by_label = ((label, [*group]) for label, group in groupby(pairs, lambda p: f"{p[0]:.4g}"))
+        return [
+            Bar(label, label, sum(count for _, count in group), group[0][0], group[-1][0])
+            for label, group in by_label
+        ]
     edges = np.linspace(float(values[0]), float(values[-1]), REWARD_BINS + 1)
     filled = np.histogram(rewards, edges)[0].tolist()
     spans = zip(edges[:-1].tolist(), edges[1:].tolist(), filled, strict=True)

@@ -25,7 +25,7 @@ from palestra.analysis.report.facts import (
 from palestra.analysis.report.markup import ABSENT, Child, Markup, amount, percent, tag, together
 from palestra.analysis.report.statements import ReportValues
 from palestra.analysis.report.tasks import FEW_ROLLOUTS
-from palestra.metrics import Rollouts
+from palestra.metrics import Rollouts, is_solved
 
 NOTABLE_CORRELATION = 0.2
 """From this correlation on, the report states that length and reward are related."""
@@ -171,9 +171,11 @@ def _rewards(frame: RunFrame, bars: Sequence[Bar], *, binary: bool) -> Markup:
     elif binary:
         reading = "Rewards are 0 or 1, so everything here follows from how often each task is 1."
     else:
-        solved = percent(float((rewards >= 1).mean()))
+        solved = percent(float(is_solved(rewards).mean()))
+        most_frequent = [bar.label for bar in bars if bar.count == top.count]
+        often = f", most often {top.label}" if len(most_frequent) == 1 else ""
         reading = (
-            f"From {rewards.min():.4g} to {rewards.max():.4g}, most often {top.label}. "
+            f"From {rewards.min():.4g} to {rewards.max():.4g}{often}. "
             f"{solved} of rollouts reach 1, which is what counts as solved here."
         )
     total = len(rewards)

@@ -385,7 +385,8 @@ def _short_answers(short: ShortAnswers, facts: RowFacts) -> Remark:
         f"{amount(len(short.rollouts), 'solved answer')} have at most "
         f"{amount(short.longest, 'output token')}.",
         text + "Read them: a reward that is gamed often looks so.",
-        f"outcome:scored reward>=1 tokens.out<={short.longest}",
+        # with all digits, since a query compares exactly
+        f"outcome:scored reward>={short.lowest_reward:.17g} tokens.out<={short.longest}",
     )
 
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from palestra.analysis.frame import SCORED, SCORED_CODE, RequestedRollouts, RunFrame
 from palestra.analysis.task_rows import LEARNABILITY_CONFIDENCE, LENGTH_FIELD
-from palestra.analysis.views import SOLVED_REWARD, mean_of_present
+from palestra.analysis.views import mean_of_present, solved_by_group
 from palestra.errors import ConfigError, Phrase
 from palestra.metrics import (
+    SOLVED_REWARD,
     BoolArray,
     FloatArray,
     IntArray,
     TaskIndex,
-    sum_by_group,
     wilson_interval,
 )
 from palestra.schema import Unscored
@@ -213,7 +213,7 @@ def selection_of(frame: RunFrame, criteria: SelectionCriteria) -> Selection:
     """
     rollouts = frame.rollouts
     trials = rollouts.per_task
-    solved = _solved(frame, criteria.solved_at)
+    solved = solved_by_group(rollouts.reward, rollouts.starts, criteria.solved_at)
     rate = solved / trials
     tokens = _tokens(frame, criteria)
     rollouts_needed = rollouts_to_decide(rate, trials, criteria.band.edges if criteria.band else [])
@@ -260,11 +260,6 @@ def rollouts_to_decide(
         enough[away] = np.floor(z**2 * edge * (1 - edge) / distance[away]) + 1
         needed = np.maximum(needed, enough - trials)
     return np.maximum(needed, 0.0)
-
-
-def _solved(frame: RunFrame, solved_at: float) -> IntArray:
-    reached = (frame.rollouts.reward >= solved_at).astype(np.float64)
-    return sum_by_group(reached, frame.rollouts.starts).astype(np.int64)
 
 
 def _tokens(frame: RunFrame, criteria: SelectionCriteria) -> FloatArray:

@@ -23,7 +23,12 @@ from palestra.compat.nemo_gym.global_config import (
     get_first_server_config_dict,
     get_global_config_dict,
 )
-from palestra.compat.servers import BaseServer, SimpleServer, is_nemo_gym_fastapi_entrypoint
+from palestra.compat.servers import (
+    BaseServer,
+    SimpleServer,
+    is_nemo_gym_fastapi_entrypoint,
+    is_nemo_gym_fastapi_worker,
+)
 from palestra.observability import apply_rollout_prefix, rollout_path_prefix
 from palestra.server import SESSION_ID_KEY
 
@@ -90,6 +95,7 @@ __all__ = [
     "get_server_url",
     "is_global_aiohttp_client_request_debug_enabled",
     "is_nemo_gym_fastapi_entrypoint",
+    "is_nemo_gym_fastapi_worker",
     "raise_for_status",
     "request",
     "rollout_path_prefix",

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from palestra.errors import PalestraError
-from palestra.metrics import IntArray
+from palestra.metrics import IntArray, is_solved
 from palestra.schema import EXPECTED_ANSWER, EXTRACTED_ANSWER, REWARD_COMPONENTS
 from palestra.viewer.conversation import ConversationItem, Transcript, conversation_of
 from palestra.viewer.index import IndexSnapshot, RowTable, SplitItem
@@ -58,7 +58,7 @@ def task(request: PageRequest) -> TaskGroup:
             for row, values in zip(group_rows, members, strict=True)
         ],
         rollouts=len(rows),
-        solved=int(np.sum(scored >= 1)),
+        solved=int(np.sum(is_solved(scored))),
         scored=len(scored),
         mean=about.get("mean"),
         std=about.get("std"),
