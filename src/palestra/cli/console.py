@@ -262,7 +262,9 @@ def _end_on_refusal(error: OSError) -> int:
     if error.errno in {errno.ENAMETOOLONG, errno.EACCES} and isinstance(error.filename, str):
         name = ends_of(error.filename, 300)
         return show_error(
-            ConfigError(f"{name}: {error.strerror}", hint="name another file, or mend its permissions")
+            ConfigError(
+                f"{name}: {error.strerror}", hint="name another file, or mend its permissions"
+            )
         )
     raise error
 
