@@ -227,7 +227,7 @@ def test_several_arguments_of_a_hint_are_those_of_a_call(project: Project) -> No
     with pytest.raises(PalestraError) as caught:
         REFUSALS["evaluate: other numbers"](project)
 
-    assert "add `limit=2, repeats=2` to go on with that run" in caught.value.hint
+    assert "set `limit=2, repeats=2` to go on with that run" in caught.value.hint
 
 
 def test_a_setting_of_env_yaml_that_contradicts_an_argument_has_no_flag(

@@ -217,6 +217,21 @@ def test_servers_inside_the_fields_command_need_a_domain(world: World) -> None:
     assert not (world.folder / "o.jsonl").exists()
 
 
+def test_an_agent_that_another_block_took_away_is_named_with_that_block(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG + "mine:\n  _inherit_from: strict_agent\n")
+
+    refused = world.run(
+        *("ng_collect_rollouts", *arguments, *nobody(), "+agent_name=strict_agent"),
+        *("+input_jsonl_fpath=tasks.jsonl", "+output_jsonl_fpath=o.jsonl"),
+        timeout_s=20,
+    ).refused()
+
+    assert "no agent 'strict_agent' any more" in refused
+    assert "strict.yaml:14: mine._inherit_from has taken it away" in refused
+    assert "_copy" in refused
+
+
 def test_a_resources_server_as_the_agent_is_called_what_it_is(world: World) -> None:
     arguments = strict(world, GOOD)
 

@@ -1,5 +1,6 @@
 """What an agent's `datasets` may say, and what is said when they are wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from palestra.datasets import (
     fetch,
 )
 from palestra.datasets.entries import LICENCES
-from palestra.errors import ConfigError
+from palestra.errors import ConfigError, InputDataError
 
 HUB = {"repo_id": "org/set"}
 REGISTRY = {"dataset_name": "Set", "version": "0.0.1", "artifact_fpath": "train.jsonl"}
@@ -93,6 +94,32 @@ def test_a_download_from_another_source_than_the_preferred_one_says_why(tmp_path
 
     [notice] = notices
     assert "from huggingface (it has no gitlab_identifier)" in notice
+
+
+def test_a_missing_file_is_named_with_the_line_of_the_config_and_the_nearest_file(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "conf.yaml"
+    config.write_text(
+        "a:\n  responses_api_agents:\n    simple_agent:\n      datasets:\n"
+        "      - name: t\n        jsonl_fpath: trian.jsonl\n"
+    )
+    (tmp_path / "train.jsonl").touch()
+    fields = {"name": "t", "type": "example", "jsonl_fpath": "trian.jsonl"}
+    instance = replace(agent(fields), setting_files={"datasets": config})
+    [dataset] = datasets_of_agents([instance])
+
+    with pytest.raises(InputDataError) as caught:
+        fetch(
+            [Located(dataset, tmp_path / "trian.jsonl")],
+            download=None,
+            preferred="huggingface",
+            report=print,
+        )
+
+    assert f"{config}:6: {tmp_path / 'trian.jsonl'}" in caught.value.message
+    assert caught.value.message.endswith(f"; did you mean {tmp_path / 'train.jsonl'}?")
+    assert "the other files" not in caught.value.hint
 
 
 @pytest.mark.parametrize(

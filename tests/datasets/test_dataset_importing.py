@@ -330,7 +330,7 @@ def test_a_template_does_not_look_into_python(tmp_path: Path) -> None:
         ("user: '{question}'\nassistant: x\n", ":2: unknown assistant"),
         ("\nsystem: x\nuser: [x]\n", ":3 needs a text"),
         ("system: x\n", ":1 needs a text"),
-        ("user: x\nsystem: [\n", ", line 3, column 1: "),
+        ("user: x\nsystem: [\n", ", line 2, column 10: "),
         ("only words", " holds a str, not a mapping"),
     ],
 )

@@ -45,6 +45,14 @@ def template(folder: Path, text: str) -> Path:
     return path
 
 
+def test_a_row_that_names_another_server_than_an_agent_is_told_its_kind(tmp_path: Path) -> None:
+    ref = {"type": "resources_servers", "name": "vault"}
+
+    assert "line 1: /agent_ref names a resources server ('vault'), not an agent" in refused(
+        tmp_path, task(1, agent_ref=ref)
+    )
+
+
 def test_repeats_of_a_row_follow_each_other(tmp_path: Path) -> None:
     rows = made(tmp_path, task(7), task(8), num_repeats=2)
 

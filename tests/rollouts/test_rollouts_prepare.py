@@ -477,9 +477,9 @@ def test_a_server_that_no_setting_names_may_not_change(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "line", "advice"),
     [
-        ({"limit": 2}, {}, "limit: 2 -> none", "add `--limit 2`"),
+        ({"limit": 2}, {}, "limit: 2 -> none", "set `--limit 2`"),
         ({}, {"limit": 2}, "limit: none -> 2", "leave out the limit"),
-        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "add `--limit 1`"),
+        ({"limit": 1}, {"limit": 2}, "limit: 1 -> 2", "set `--limit 1`"),
     ],
 )
 def test_another_limit_is_named_with_what_to_do(
@@ -508,7 +508,7 @@ def test_the_advice_undoes_the_limit_and_the_repeats(folder: Path) -> None:
         resumed(folder, semantics={**SEMANTICS, "num_repeats": 1}, limit=2)
 
     assert caught.value.hint.startswith(
-        "add `--limit 1 --num-repeats 2` to go on with that run; or choose another output; "
+        "set `--limit 1 --num-repeats 2` to go on with that run; or choose another output; "
     )
 
 
@@ -517,7 +517,7 @@ def test_the_advice_says_that_there_are_further_changes(folder: Path) -> None:
     with pytest.raises(StaleRun) as caught:
         resumed(folder, semantics={"servers": {}}, limit=2)
 
-    assert caught.value.hint.startswith("add `--limit 1` and undo the rest to go on with that run")
+    assert caught.value.hint.startswith("set `--limit 1` and undo the rest to go on with that run")
 
 
 def test_a_manifest_without_a_limit_is_not_taken_for_one_of_all_rows(folder: Path) -> None:

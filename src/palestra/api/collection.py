@@ -244,7 +244,12 @@ def _has_row_of(agents: Collection[str], planned: PreparedRun) -> bool:
 
 
 def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
-    """Raise ConfigError when `name` is an instance of another kind than an agent."""
+    """Raise ConfigError when `name` is an instance of another kind than an agent, or none any more."""
+    if name is not None and name in config.takers:
+        raise ConfigError(
+            f"there is no agent {name!r} any more: {config.takers[name]} has taken it away",
+            hint="`_copy` in its place leaves it",
+        )
     instance = config.instances.get(name or "")
     if instance is None or instance.type == ServerType.AGENT:
         return

@@ -39,7 +39,7 @@ from palestra.config.sources import (
     read_sources,
     take_config_paths,
 )
-from palestra.config.tree import ABSENT, ConfigTree, children, merge, plain
+from palestra.config.tree import ABSENT, MOVE, ConfigTree, children, merge, plain
 from palestra.errors import ConfigError
 
 
@@ -115,6 +115,10 @@ def load_config(
             *(problem.message for problem in unknown),
             *_ignored(parsed),
         ),
+        takers={
+            name: f"{origins.line_of(*path.split('.'), MOVE)}: {path}.{MOVE}".removeprefix(": ")
+            for name, path in composed.takers.items()
+        },
         command_keys=frozenset((*(str(o.steps[0]) for o in effective), *extra_settings)),
     )
 

@@ -119,6 +119,10 @@ class ResolvedConfig:
     """Messages for the user about settings that are suspicious but allowed."""
     command_keys: frozenset[str] = frozenset()
     """The top-level keys that the command line sets, by overrides or by flags."""
+    takers: Mapping[str, str] = field(default_factory=dict)
+    """The blocks of the first level that are gone since another one inherits from them, each with the
+    place of the `_inherit_from` that took it.
+    """
 
     def instance(self, name: str) -> InstanceConfig:
         """Return the instance named `name`. Raises ConfigError: it does not exist; the error lists

@@ -11,7 +11,8 @@ datasets:
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
 
@@ -168,6 +169,10 @@ class AgentDataset:
 
     agent: str
     entry: DatasetEntry
+    locate: Callable[[Problem], Problem] = field(
+        default=lambda problem: problem, compare=False, repr=False
+    )
+    """Gives a problem of the entry's `jsonl_fpath` the file and the line of that setting."""
 
     def __str__(self) -> str:
         return f"{self.entry.name} of {self.agent}"
@@ -184,15 +189,19 @@ def datasets_of_agents(instances: Iterable[InstanceConfig]) -> tuple[AgentDatase
             continue
         for number, fields in enumerate(agent.datasets):
             try:
-                agent_datasets.append(
-                    AgentDataset(agent.name, DatasetEntry.model_validate(dict(fields)))
-                )
+                entry = DatasetEntry.model_validate(dict(fields))
+                locate = partial(_located, agent, number)
+                agent_datasets.append(AgentDataset(agent.name, entry, locate))
             except ValidationError as error:
                 problems += _problems(agent, number, fields, error)
     if problems:
         message = "\n".join(problem.message for problem in problems)
         raise ConfigError(message, problems=tuple(problems))
     return tuple(agent_datasets)
+
+
+def _located(agent: InstanceConfig, number: int, problem: Problem) -> Problem:
+    return agent.located(problem, "datasets", number, "jsonl_fpath")
 
 
 def dataset_type_problems(instances: Iterable[InstanceConfig]) -> tuple[Problem, ...]:

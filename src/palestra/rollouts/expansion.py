@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -49,6 +49,11 @@ from palestra.settings import (
 )
 
 AGENT_TYPE = "responses_api_agents"
+_OTHER_SERVERS: Final = {
+    "resources_servers": "a resources server",
+    "responses_api_models": "a model server",
+}
+"""The other types of servers that a row may name by mistake, in words."""
 FIRST_ROWS = 100
 """How many rows of each file are looked at to say at once that a field does not exist."""
 
@@ -201,6 +206,10 @@ class Expansion:
             return
         if name not in self._known_agents:
             agent_names = ", ".join(sorted(self._known_agents)) or "none"
+            kind = _OTHER_SERVERS.get(str(ref.get("type"))) if isinstance(ref, Mapping) else None
+            if kind is not None:
+                yield f"/{AGENT_REF} names {kind} ({name!r}), not an agent (agents: {agent_names})"
+                return
             near = did_you_mean(name, self._known_agents)
             yield f"agent {name!r} does not exist (agents: {agent_names}){near}"
         self.rows_of_agents[name] += 1

@@ -139,7 +139,7 @@ def _undo(old: Manifest, new: Manifest, changed: Collection[str]) -> str:
     if not steps and not flags:
         return "undo the changes"
     if flags:
-        steps.append(f"add `{' '.join(flags)}`")
+        steps.append(f"set `{' '.join(flags)}`")
     if any(line not in undone and not line.startswith(_REQUESTED) for line in changed):
         steps.append("undo the rest")
     return f"{' and '.join(steps)} to go on with that run"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from palestra.config import did_you_mean_path
 from palestra.datasets.entries import AgentDataset, DatasetEntry, DatasetType, DataSource, Download
 from palestra.datasets.problems import missing_file
 from palestra.errors import InputDataError, Problem
@@ -68,7 +69,7 @@ def fetch(
     ]
     if hopeless:
         raise InputDataError(
-            "these files are missing:\n" + "\n".join(_missing(absent) for absent in hopeless),
+            "these files are missing:\n  " + "\n  ".join(_missing(absent) for absent in hopeless),
             hint=_how_to_get(hopeless, may_download=download is not None),
         )
     for absent in missing:
@@ -98,7 +99,9 @@ def unavailable(located: Iterable[Located]) -> tuple[Problem, ...]:
 
 
 def _missing(absent: Located) -> str:
-    return f"  {absent.path} ({absent.entry.type} dataset {absent.dataset})"
+    near = did_you_mean_path(absent.path)
+    text = f"{absent.path} ({absent.entry.type} dataset {absent.dataset}){near}"
+    return absent.dataset.locate(Problem(text)).message
 
 
 def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
@@ -110,8 +113,9 @@ def _how_to_get(missing: Sequence[Located], *, may_download: bool) -> str:
     if any(entry.prepare_script for entry in entries):
         hints.append("`palestra benchmark prepare` makes those with a prepare_script")
     if any(not entry.source("huggingface") and not entry.prepare_script for entry in entries):
+        files = "the other files" if hints else "the files"
         hints.append(
-            "copy the other files there, or set huggingface_identifier or gitlab_identifier of "
-            "their datasets"
+            f"correct jsonl_fpath, copy {files} there, or set huggingface_identifier or "
+            "gitlab_identifier of their datasets"
         )
     return "; ".join(hints)
