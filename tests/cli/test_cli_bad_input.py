@@ -494,6 +494,8 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("profile", "."), ". has no files of a run"),
     (("diagnose", "tasks.jsonl", "--log", "nope.log"), "nope.log does not exist"),
     (("reverify", "-r", "tasks.jsonl", "-o", "tasks.jsonl", "-e", "mcqa"), "which is its input"),
+    (("eval", "mcqa", "tasks.jsonl"), "write --input tasks.jsonl"),
+    (("eval", "brace.py@verify"), "did you mean 'brace.py:verify'?"),
     (("eval", "tasks.jsonl"), "'tasks.jsonl' is a file of rows, and no environment"),
     (("verify-env", "nope.py"), "nope.py does not exist"),
     (("eval", "brace.py", "--model", "local"), "written twice: {{ or }}"),

@@ -279,6 +279,21 @@ def test_a_record_of_a_table_is_named_by_the_line_on_which_it_begins(tmp_path: P
         imported(table)
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_compressed_file_that_is_not_whole_says_to_copy_it_again(
+    tmp_path: Path, damaged: bool
+) -> None:
+    data = gzip.compress(b"".join(b'{"question": "%d"}\n' % (n**9) for n in range(9_000)))
+    source = tmp_path / "t.jsonl.gz"
+    middle = len(data) // 2
+    source.write_bytes(data[:middle] + (b"\xff" * 99 + data[middle:] if damaged else b""))
+
+    with pytest.raises(InputDataError, match="incomplete or damaged") as caught:
+        imported(source)
+
+    assert caught.value.hint == "copy or download the file again"
+
+
 def test_a_compressed_file_needs_no_ending(tmp_path: Path) -> None:
     source = tmp_path / "rows.jsonl"
     source.write_bytes(gzip.compress(b'{"question": "x"}\n'))

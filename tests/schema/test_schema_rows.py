@@ -93,6 +93,16 @@ def test_objects_over_several_lines_are_one_bad_line_with_the_command_that_conve
     assert f"`jq -c . {path} > {tmp_path / 'rows_lines.jsonl'}` converts it" in line.error
 
 
+def test_line_ends_of_old_macs_are_one_bad_line_with_the_command_that_converts_them(
+    tmp_path: Path,
+) -> None:
+    [line] = lines_of(tmp_path, b'{"a": 1}\r{"a": 2}\r')
+
+    path = tmp_path / "rows.jsonl"
+    assert "the lines end with CR alone" in line.error
+    assert rf"`tr '\r' '\n' < {path} > {tmp_path / 'rows_lines.jsonl'}` converts" in line.error
+
+
 def test_a_lone_brace_on_the_first_line_is_one_of_several_bad_lines(tmp_path: Path) -> None:
     found = lines_of(tmp_path, b'{\n{"a": 1}\nnothing\n{"a": 2}\n')
 

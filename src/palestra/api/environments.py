@@ -5,6 +5,8 @@ built-in environment.
 import importlib
 import importlib.util
 import inspect
+import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -222,6 +224,7 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
     `overrides`: the overrides of the command; `start_timeout` limits the import of a Python file.
     `report`: gets a line when the file's requirements need a Python environment of their own.
     """
+    _refuse_bare_rows(args, overrides)
     target_name = _config_in(args.target) or args.target
     if _row_maker(target_name) is None:
         _refuse_row_options(args)
@@ -234,13 +237,13 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
         return _named_target(target_name, config, args)
     if (folder := existing_path(f"resources_servers/{target_name}")).is_dir():
         raise _unconfigured(target_name, folder)
-    if (source_file := NamedFile.parse(target_name.replace("::", ":"))) is not None:
+    if (source_file := NamedFile.parse(re.sub("::|@", ":", target_name))) is not None:
         raise ConfigError(
             f"there is no environment {target_name!r}; did you mean '{source_file}'?",
-            hint="one colon stands before the class, or the function, of a file",
+            hint="a colon stands before the class, or the function, of a file",
         )
     own_names = _own_environments()
-    if _ROWS_ENDINGS.intersection(Path(target_name).suffixes) and Path(target_name).is_file():
+    if _is_file_of_rows(target_name):
         environment = own_names[0] if len(own_names) == 1 else "ENV"
         raise ConfigError(
             f"{target_name!r} is a file of rows, and no environment",
@@ -259,6 +262,18 @@ def find_target(args: EvalArgs, overrides: list[str], report: Tell = str) -> Eva
         f"there is no environment {target_name!r}" + (f"; did you mean {near!r}?" if near else ""),
         hint=f"{yours}environments: {', '.join(_environments())}; or pass a .py or .yaml file",
     )
+
+
+def _refuse_bare_rows(args: EvalArgs, overrides: Sequence[str]) -> None:
+    rows = next(filter(_is_file_of_rows, overrides), "")
+    if rows and not args.input:
+        raise ConfigError(
+            f"{rows!r} is a file of rows without a flag", hint=f"write --input {shlex.quote(rows)}"
+        )
+
+
+def _is_file_of_rows(name: str) -> bool:
+    return bool(_ROWS_ENDINGS.intersection(Path(name).suffixes)) and os.path.isfile(name)  # noqa: PTH113  # a long text is none
 
 
 def _config_in(target_name: str) -> str | None:

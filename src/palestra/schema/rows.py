@@ -148,6 +148,8 @@ def _problem_of_file(raw: bytes, following: Iterable[bytes], path: Path | None) 
     """Return the problem of a file that is no JSONL, by its first line; empty when it may be JSONL."""
     if kind := other_than_text(raw):
         return f"the file is {kind}: JSONL is plain UTF-8 text"
+    if b"\r" in raw.rstrip() and _is_json(raw.split(b"\r")[0]):
+        return _has_old_line_ends(path)
     if raw.lstrip().startswith(b"["):
         return _is_array(path)
     return _is_spread(path) if _is_json(raw, *following) else ""
@@ -192,6 +194,17 @@ def _is_spread(path: Path | None) -> str:
     return (
         "the file has objects over several lines, not an object a line: "
         f"`jq -c . {_as_typed(path)} > {_as_typed(lines)}` converts it"
+    )
+
+
+def _has_old_line_ends(path: Path | None) -> str:
+    """Return the message that lines end with a carriage return, with the command that converts the
+    file.
+    """
+    lines = None if path is None else path.with_name(f"{path.stem}_lines.jsonl")
+    return (
+        "the lines end with CR alone, not with LF: "
+        f"`tr '\\r' '\\n' < {_as_typed(path)} > {_as_typed(lines)}` converts the file"
     )
 
 

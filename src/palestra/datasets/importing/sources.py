@@ -2,9 +2,11 @@
 
 import codecs
 import csv
+import gzip
 import shlex
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -70,7 +72,12 @@ def records_of(path: Path) -> Records:
             yield from reader(path)
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from error
-    except (OSError, EOFError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputDataError(
+            f"{path} cannot be read: the compressed data is incomplete or damaged ({error})",
+            hint="copy or download the file again",
+        ) from error
+    except OSError as error:
         raise InputDataError(f"{path} cannot be read: {error}") from error
 
 
