@@ -46,7 +46,7 @@ def test_a_folder_without_a_run_is_nothing_to_show(world: World) -> None:
 def test_a_yaml_error_has_its_line(world: World) -> None:
     world.write("bad.yaml", "fine: 1\nbroken: [1,\n")
 
-    assert "bad.yaml, line 3" in refused_config(world, "+config_paths=[bad.yaml]")
+    assert "bad.yaml, line 2" in refused_config(world, "+config_paths=[bad.yaml]")
 
 
 def test_a_reference_to_nobody_names_the_nearest_instance(world: World) -> None:
