@@ -1,5 +1,6 @@
 """The settings of an environment in one file: by `--set`, by overrides, and in config files."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,10 @@ def test_set_for_a_config_with_several_environments_is_refused_with_the_override
     (folder / "other.py").write_text(SHOP)
     (folder / "both.yaml").write_text("config_paths: [shop.py, other.py]\n")
 
-    with pytest.raises(ConfigError, match=r"other|shop") as refused:
+    with pytest.raises(ConfigError) as refused:
         own_overrides("both.yaml", {"discount": "0.25"}, [])
 
+    assert {"other", "shop"} <= set(re.findall(r"\w+", refused.value.message))
     assert ".resources_servers.environment_file.settings." in refused.value.hint
 
 

@@ -696,6 +696,20 @@ def test_a_file_that_evaluates_another_one_while_it_is_imported_is_refused(
     assert "__main__" in str(refused.value.hint)
 
 
+@pytest.mark.timeout(60)
+def test_a_file_that_verifies_a_run_again_while_it_is_imported_is_refused(
+    shelf: Path, model: str, tmp_path: Path
+) -> None:
+    run = palestra.evaluate(shelf, model=model, output=tmp_path / "run.jsonl", progress=False)
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import palestra\npalestra.open_run({str(run.path)!r}).reverify(environment={str(shelf)!r})\n"
+    )
+
+    with pytest.raises(ConfigError, match=r"script.py calls palestra.Run.reverify"):
+        palestra.evaluate(script, model=model)
+
+
 def test_an_object_that_is_no_environment_is_refused(model: str) -> None:
     with pytest.raises(ConfigError, match="is no environment"):
         palestra.evaluate(object(), model=model)

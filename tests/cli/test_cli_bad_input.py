@@ -31,6 +31,18 @@ def test_a_missing_config_file_is_named_with_the_places_looked_at(world: World) 
     assert str(world.folder / "no/such.yaml") in message
 
 
+@pytest.mark.parametrize("command", ["eval", "show", "view", "profile", "collect"])
+def test_a_name_that_no_file_can_have_is_refused(world: World, command: str) -> None:
+    message = world.run("palestra", command, f"{'a' * 300}.jsonl").refused()
+
+    assert "characters): File name too long" in message
+    assert len(message) < 1000
+
+
+def test_a_folder_without_a_run_is_nothing_to_show(world: World) -> None:
+    assert "there is no run, environment" in world.run("palestra", "show", ".").refused()
+
+
 def test_a_yaml_error_has_its_line(world: World) -> None:
     world.write("bad.yaml", "fine: 1\nbroken: [1,\n")
 

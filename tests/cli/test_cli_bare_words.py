@@ -89,6 +89,7 @@ def test_a_bare_word_is_neither_a_flag_nor_an_override(word: str, is_so: bool) -
             "'my_env' has no key; it is the name of a folder",
             "ng_init_resources_server +entrypoint=resources_servers/my_env",
         ),
+        ("ng_init_resources_server ..", "not '..'", "ng_init_resources_server --help lists the settings"),
         ("ng_test_all mcqa", "ng_test_all takes no words", "ng_test +entrypoint=resources_servers/mcqa"),
         ("ng_dev_test xyzzy", "ng_dev_test takes no words, and 'xyzzy' is one", "ng_dev_test --help"),
         ("ng_help ng_run", "ng_help takes no words", "ng_run --help"),

@@ -171,9 +171,11 @@ class SlowClient:
 
     def __init__(self, after_s: float) -> None:
         self.targets = {"quiz": None}
+        self.requests = 0
         self._after_s = after_s
 
     async def get(self, *_: Any, **__: Any) -> Any:
+        self.requests += 1
         await asyncio.sleep(self._after_s)
         raise InfraError("no answer")
 
@@ -187,6 +189,17 @@ def test_a_server_whose_schema_is_waited_for_is_named(
     assert asyncio.run(published_document(client, "quiz", notice_after_s=0.05)) == {}
     assert len(caplog.messages) == lines
     assert all("waiting for quiz" in message for message in caplog.messages)
+
+
+def test_a_server_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> None:
+    write_rows(tmp_path / "tasks.jsonl", [task(1)])
+    planned = plan(settings(tmp_path), agents={AGENT}, semantics={}, version="1")
+    route = AgentRoute(AGENT, ("quiz",), is_shipped=True, implementation="simple_agent")
+    client: Any = SlowClient(0.0)
+
+    asyncio.run(check_rows(planned, client, [route]))
+
+    assert client.requests == 1
 
 
 class Game(TurnsServer):

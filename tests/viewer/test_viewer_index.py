@@ -133,6 +133,15 @@ def test_a_line_that_is_no_row_is_listed(
         assert len(snapshot.rollouts) == 8
 
 
+def test_a_prompt_that_is_not_utf_8_is_shown_as_far_as_it_is(run: Run, tmp_path: Path) -> None:
+    inputs = run.paths.materialized_inputs
+    inputs.write_bytes(inputs.read_bytes().replace(b"question", b"q\xffn"))
+
+    with indexed(run.paths.output, tmp_path) as snapshot:
+        [row] = snapshot.tasks.page(np.array([0]), count=1, fields=("prompt",)).rows
+        assert row["prompt"].startswith("q\ufffdn")
+
+
 @pytest.mark.slow
 def test_a_line_longer_than_a_row_may_be_is_passed_over(run: Run, tmp_path: Path) -> None:
     rows = run.paths.output.read_bytes()

@@ -142,7 +142,7 @@ def find_component_named(name: str) -> InstalledComponent | FileEnvironment | Na
     names = [summary.name.removesuffix(_ANY_MODEL) for summary in list_components()]
     raise ConfigError(
         f"there is no run, environment, agent, model or benchmark {name!r}"
-        + (did_you_mean(name, names) or did_you_mean_path(Path(name))),
+        + (did_you_mean(name, names) or (did_you_mean_path(Path(name)) if Path(name).name else "")),
         hint="palestra list and palestra runs show what there is",
     )
 

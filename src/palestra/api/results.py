@@ -25,6 +25,7 @@ from palestra.analysis import (
 )
 from palestra.api.arguments import Above, AtLeast, python_function
 from palestra.api.diagnosis import diagnose
+from palestra.api.environment_objects import refuse_in_import
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
@@ -223,6 +224,7 @@ class Run:
         parameters are the options of `palestra reverify`. Raises BadInput: an argument or a row
         cannot be used.
         """
+        refuse_in_import("Run.reverify")
         manifest = read_manifest(RunPaths(self.path).manifest)
         destination = RunPaths(self.path).reverified if output is None else Path(output)
         arguments = {

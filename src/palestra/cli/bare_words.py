@@ -62,7 +62,7 @@ def meaning_of(word: str, settings: Collection[str]) -> Meaning | None:
         return _of_any("a file of rows", _ROWS, word, settings)
     if component := component_named(word):
         return _of_component(component, settings)
-    if ENTRYPOINT in settings:
+    if ENTRYPOINT in settings and Path(word).name not in {"", ".."}:
         is_in_tree = "/" in word and not word.startswith((".", "/"))
         folder = word if is_in_tree else f"{_RESOURCES}/{Path(word).name}"
         return Meaning("the name of a folder", ENTRYPOINT, folder)

@@ -18,7 +18,15 @@ import orjson
 
 from palestra.cli.entry import INTERRUPTED
 from palestra.cli.escaping import visible
-from palestra.errors import CallError, ConfigError, PalestraError, RunFailed, mask_error, with_cause
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    PalestraError,
+    RunFailed,
+    ends_of,
+    mask_error,
+    with_cause,
+)
 from palestra.programs import (
     has_flags,
     takes_overrides,
@@ -242,11 +250,23 @@ def guarded(command: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:
         code = 1
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            raise
-        code = _end_on_full_disk(error)
+        code = _end_on_refusal(error)
     _leave_threads_behind(code, threads_before)
     raise SystemExit(code)
+
+
+def _end_on_refusal(error: OSError) -> int:
+    """Show what the system refused, and return the exit code. Raises OSError: it is a bug."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return _end_on_full_disk(error)
+    if error.errno in {errno.ENAMETOOLONG, errno.EACCES} and isinstance(error.filename, str):
+        name = ends_of(error.filename, 300)
+        return show_error(
+            ConfigError(
+                f"{name}: {error.strerror}", hint="name another file, or mend its permissions"
+            )
+        )
+    raise error
 
 
 def _end_on_full_disk(error: OSError) -> int:

@@ -50,7 +50,7 @@ def _is_run(args: ShowArgs) -> bool:
     is_run = (
         args.rollout is not None
         or is_path
-        or RunPaths(path.with_suffix(".jsonl")).manifest.is_file()
+        or (bool(path.name) and RunPaths(path.with_suffix(".jsonl")).manifest.is_file())
     )
     if is_run and of_component:
         raise ConfigError(

@@ -169,7 +169,10 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
         message += f"; write {_override(path, model, steps, name)}"
     hint = ""
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
-        hint = "put the value in quotes, so that YAML reads it as a text"
+        hint = (
+            "put the value in quotes, so that YAML reads it as a text; on a command line, in two kinds, "
+            f"since the shell removes one: {steps[-1]}=\"'…'\""
+        )
     problem = Problem(message, hint=hint, key=path, cause=KnownCause.BAD_VALUE)
     if steps and _is_in_file(instance, steps, error["input"]):
         return instance.located(problem, *steps)

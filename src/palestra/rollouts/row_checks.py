@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, final
 
 from palestra.config import InstanceConfig, ServerType
 from palestra.datasets import DoorKeeper, RowEndpoint, RowProblems, doors_in, rows_are_whole
@@ -77,28 +77,29 @@ async def check_rows(
     Raises ConfigError: an agent of the rows does not play the episodes that its environment scores.
     """
     routes = tuple(routes)
-    await _check_agents(planned, client, routes)
-    doors = await doors_behind(client, routes)
+    documents = _Documents(client)
+    await _check_agents(planned, documents, routes)
+    doors = await _doors_behind(documents, routes)
     if any(doors.values()):
         await asyncio.to_thread(_check, planned, doors)
 
 
 async def _check_agents(
-    planned: PreparedRun, client: ServerClient, routes: Iterable[AgentRoute]
+    planned: PreparedRun, documents: "_Documents", routes: Iterable[AgentRoute]
 ) -> None:
     problems = {
         route.agent: _no_episodes(route, server)
         for route in routes
         if route.calls_no_step
         for server in route.environments
-        if await _scores_episodes(client, server)
+        if await _scores_episodes(documents, server)
     }
     if problems:
         await asyncio.to_thread(_raise_if_used, planned, problems)
 
 
-async def _scores_episodes(client: ServerClient, server: str) -> bool:
-    document = await published_document(client, server)
+async def _scores_episodes(documents: "_Documents", server: str) -> bool:
+    document = await documents.of(server)
     verify = document.get("paths", {}).get("/verify", {}).get("post", {})
     return verify.get(VERIFIES_EPISODES) is True
 
@@ -130,19 +131,25 @@ async def doors_behind(
     Where an agent may add fields (`rows_are_whole` is false), only fields present in a row are
     checked. A server that publishes no schema, or that the client does not know, is skipped.
     """
+    return await _doors_behind(_Documents(client), routes)
+
+
+async def _doors_behind(
+    documents: "_Documents", routes: Iterable[AgentRoute]
+) -> dict[str, list[RowEndpoint]]:
     doors: dict[str, list[RowEndpoint]] = {}
     for route in routes:
-        doors[route.agent] = await doors_of(client, route.agent, ("/run",))
+        doors[route.agent] = await _doors_of(documents, route.agent, ("/run",))
         are_whole = rows_are_whole(is_shipped=route.is_shipped, environments=route.environments)
         for server in route.environments:
-            doors[route.agent] += await doors_of(
-                client, server, ("/seed_session", "/verify"), are_whole=are_whole
+            doors[route.agent] += await _doors_of(
+                documents, server, ("/seed_session", "/verify"), are_whole=are_whole
             )
     return doors
 
 
-async def doors_of(
-    client: ServerClient,
+async def _doors_of(
+    documents: "_Documents",
     server: str,
     paths: tuple[str, ...],
     *,
@@ -151,8 +158,21 @@ async def doors_of(
     """Return the body schemas that `server` publishes for `paths`. `are_whole`: each row is
     a complete body, not a part of one.
     """
-    document = await published_document(client, server)
-    return doors_in(document, server, paths, are_whole=are_whole)
+    return doors_in(await documents.of(server), server, paths, are_whole=are_whole)
+
+
+@final
+class _Documents:
+    """What servers publish. Each is asked once: one that does not answer is waited for once."""
+
+    def __init__(self, client: ServerClient) -> None:
+        self._client = client
+        self._by_server: dict[str, JsonDict] = {}
+
+    async def of(self, server: str) -> JsonDict:
+        if server not in self._by_server:
+            self._by_server[server] = await published_document(self._client, server)
+        return self._by_server[server]
 
 
 async def published_document(

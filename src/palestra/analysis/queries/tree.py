@@ -216,7 +216,7 @@ class Query:
 def _number_instead(term: ComparedTerm) -> str:
     """Return how to compare a field of numbers instead of with the text of a term."""
     if not _RANGE.fullmatch(term.text):
-        return f"write a number, such as {term.field}:1"
+        return f"write a number, such as {term.field}:1; true is 1 and false is 0"
     bounds = "0..3" if ".." in term.text else term.text.replace("-", "..")
     return f"a range is written with dots between numbers: {term.field}:{bounds}"
 

@@ -155,7 +155,7 @@ class Extraction:
 
     def _layer_and_cause(self, text: bytes) -> tuple[str, str]:
         """Return the layer and the cause of a failed attempt, as the doctor's table has them."""
-        raw = split_row(text) or {}
+        raw = split_row(_utf8(text)) or {}
         names = (FAILURE_LAYER, "cause", "message", "hops")
         return self._meanings.layer_and_cause(
             {name: decode_value(raw[name]) for name in names if name in raw}
@@ -246,7 +246,7 @@ class Extraction:
             if len(self._known_tasks) >= _KNOWN_TASKS:
                 self._known_tasks.clear()
             self._known_tasks[task] = None
-            raw = split_row(block.texts[at]) or {}
+            raw = split_row(_utf8(block.texts[at])) or {}
             new_tasks.append(task)
             prompts.append(question(_request(raw))[:PROMPT_CHARACTERS])
             prints.append(fingerprint(raw))
@@ -265,6 +265,11 @@ def _has_items(values: Iterable[Any]) -> Any:
 
 def _true(values: Iterable[Any]) -> Any:
     return np.array([value is True for value in values], np.bool_)
+
+
+def _utf8(text: bytes) -> bytes:
+    """Return a line with a replacement character for each byte that is not UTF-8."""
+    return text if text.isascii() else text.decode(errors="replace").encode()
 
 
 def _request(raw: Mapping[str, msgspec.Raw]) -> JsonDict:
