@@ -374,7 +374,7 @@ def test_a_gate_fails_what_is_worse_unless_it_is_within_the_tolerance(tmp_path: 
 
     assert not judge_comparison(found).passed
     assert judge_comparison(found).reason.startswith(
-        "B is significantly worse by more than 0: reward -0.25"
+        "the whole 95 % interval of B - A lies below 0: reward -0.25"
     )
     assert judge_comparison(found, tolerance=0.3).passed
 
@@ -473,6 +473,40 @@ def test_a_verifier_that_was_edited_between_the_runs_is_a_notice(
         n for n in found if "code" in n
     ]
     assert len([n for n in found if "code" in n]) == notices
+
+
+def with_settings(rollouts: Path, name: str, **settings: object) -> ComparedRun:
+    """The run at `rollouts` with these settings of its environment `mail`, in one file."""
+    server = {
+        "type": "resources_servers",
+        "implementation": "environment_file",
+        "settings": {"path": str(rollouts.parent / "mail.py"), "settings": settings},
+    }
+    semantics = {"servers": {"mail": server}, "code": {"mail": {"mail.py": "0f" * 32}}}
+    Manifest("", semantics, 24, 12, "1").write(RunPaths(rollouts).manifest)
+    return load_side(rollouts, name=name)
+
+
+def test_a_setting_of_the_environment_that_differs_is_a_notice(tmp_path: Path) -> None:
+    key = {"answer_key": "sha256:0123456789ab"}
+    a = with_settings(write_run(tmp_path / "a", SOLVED), "A", bad=-1, strict=True, **key)
+    other_key = {"answer_key": "sha256:ba9876543210"}
+    b = with_settings(write_run(tmp_path / "b", SOLVED), "B", bad=3, strict=True, **other_key)
+
+    [notice] = comparison_of(a, b, pair_tasks(a, b)).notices
+
+    assert "the settings of mail are not the same in A and B" in notice
+    assert "bad: -1 -> 3" in notice
+    assert "answer_key" in notice
+    assert "sha256" not in notice
+    assert not pair_tasks(a, a).notices
+
+
+def test_environments_with_equal_settings_in_other_folders_are_no_notice(tmp_path: Path) -> None:
+    a = with_settings(write_run(tmp_path / "a", SOLVED), "A", bad=3)
+    b = with_settings(write_run(tmp_path / "b", SOLVED), "B", bad=3)
+
+    assert not pair_tasks(a, b).notices
 
 
 def test_a_difference_inside_a_nested_field_is_seen(tmp_path: Path) -> None:

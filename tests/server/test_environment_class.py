@@ -426,6 +426,21 @@ def test_an_environment_without_verify_is_refused() -> None:
         defined(type("Bare", (Environment,), {}))
 
 
+def right(self: Environment, answer: str) -> float:
+    return float(answer == "4")
+
+
+class Rubric(Environment):
+    verify = [right]  # noqa: RUF012  # what a user of rubrics writes
+
+
+def test_a_list_of_functions_as_verify_is_refused_as_a_list() -> None:
+    with pytest.raises(ConfigError, match=r"verify of \w+ must be a method, not a list") as raised:
+        defined(Rubric)
+
+    assert 'return {"correct": …, "format": …}' in raised.value.hint
+
+
 class Untyped(Shelf):
     @tool
     def put(self, name, count=1, to=None, **more):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from palestra.config import ENVIRONMENT_FILE, ServerType
 from palestra.errors import InputDataError
-from palestra.rollouts import Manifest, manifest_of_verifiers, read_manifest
+from palestra.rollouts import Manifest, manifest_of_verifiers, read_manifest, verifier_servers
 from palestra.schema import JsonDict, JsonObject, RunPaths, read_jsonl, with_compressed
 
 _MODEL_SETTINGS: Final = ("model", "openai_model", "model_name", "deployment")
@@ -99,6 +99,11 @@ def verifiers_code(rollouts: Path) -> Mapping[str, Any]:
     with Palestra.
     """
     return _verifiers_code(_manifest_of(RunPaths(rollouts)))
+
+
+def verifiers_settings(rollouts: Path) -> Mapping[str, Any]:
+    """Return the servers that a run's rewards depend on, with their settings, by their names."""
+    return verifier_servers(_manifest_of(RunPaths(rollouts)).semantics)
 
 
 def _verifiers_code(manifest: Manifest) -> Mapping[str, Any]:

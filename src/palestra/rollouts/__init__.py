@@ -45,6 +45,7 @@ from palestra.rollouts.manifest import (
     lost_rows,
     read_manifest,
     semantics_of,
+    verifier_servers,
 )
 from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
 from palestra.rollouts.merging.completeness import Completeness, MergeIncomplete
@@ -229,6 +230,7 @@ __all__ = [
     "unknown_field",
     "unserved_tools",
     "unused_reverified",
+    "verifier_servers",
     "whole_or_absent",
     "why_no_rollouts",
     "why_not_writable",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.config import ENVIRONMENT_FILE
+from palestra.config import ENVIRONMENT_FILE, ServerType
 from palestra.errors import InputDataError, KnownCause
 from palestra.rollouts.journal import write_json
 from palestra.rollouts.lineage import SelectedFrom
@@ -78,8 +78,8 @@ _TYPES = {
     "palestra_version": str,
 }
 _ABSENT: Any = object()
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-"""A SHA-256 in hexadecimal digits."""
+_DIGEST: Final = re.compile("[0-9a-f]{64}|sha256:[0-9a-f]{12}")
+"""The SHA-256 of code in hexadecimal digits, or the digest of a setting that may be secret."""
 LONGEST_VALUE: Final = 80
 """The most characters of a value in a line about a difference."""
 
@@ -323,6 +323,15 @@ def servers_in(semantics: JsonObject) -> JsonObject:
     """Return what the semantics of a run have of each server, by its name."""
     servers = semantics.get("servers")
     return servers if isinstance(servers, Mapping) else {}
+
+
+def verifier_servers(semantics: JsonObject) -> JsonDict:
+    """Return what the semantics of a run have of the servers that its rewards depend on, by name: the
+    resources servers, and those that they name, such as a judge.
+    """
+    servers = servers_in(without_folders(semantics))
+    verifiers = [name for name in servers if servers[name].get("type") == ServerType.RESOURCES]
+    return {name: servers[name] for name in sorted(reached_servers(semantics, verifiers))}
 
 
 def reached_servers(semantics: JsonObject, agents: Collection[str]) -> set[str]:

@@ -6,9 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from palestra.config import ServerType
 from palestra.errors import InputDataError, KnownCause, Layer
-from palestra.rollouts.manifest import Manifest, reached_servers, semantic_differences, servers_in
+from palestra.rollouts.manifest import (
+    Manifest,
+    reached_servers,
+    semantic_differences,
+    servers_in,
+    verifier_servers,
+)
 from palestra.rollouts.recorded import has_unscored
 from palestra.rollouts.results import has_answers, reverify_command
 from palestra.schema import SELECT_FAILED, RunPaths
@@ -148,13 +153,7 @@ def _verifies_otherwise(old: Manifest, new: Manifest, changed: Iterable[str]) ->
     """Whether a line about the differences is about a resources server, its code, or a server that
     it names, such as its judge.
     """
-    names = {
-        name
-        for semantics in (old.semantics, new.semantics)
-        for verifier, server in servers_in(semantics).items()
-        if server.get("type") == ServerType.RESOURCES
-        for name in reached_servers(semantics, [verifier])
-    }
+    names = {*verifier_servers(old.semantics), *verifier_servers(new.semantics)}
     beginnings = tuple(itertools.chain.from_iterable(map(_about, names)))
     return any(line.startswith(beginnings) for line in changed)
 

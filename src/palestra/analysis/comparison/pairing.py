@@ -10,7 +10,7 @@ import numpy as np
 from palestra.analysis.fingerprints import Fingerprints, fingerprints, sampling, task_fields
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.load import load_run
-from palestra.analysis.run_head import verifiers_code
+from palestra.analysis.run_head import verifiers_code, verifiers_settings
 from palestra.analysis.samples import sample_reader
 from palestra.analysis.sources import rollout_files, without_inputs
 from palestra.errors import InputDataError
@@ -30,6 +30,8 @@ class ComparedRun:
     fingerprints: Fingerprints
     code: Mapping[str, Any] = field(default_factory=dict)
     """The digests of the environments' code, by their names."""
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    """The environments and the servers that they name, with their settings, by their names."""
 
 
 def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) -> ComparedRun:
@@ -55,8 +57,9 @@ def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) 
 def side_of(frame: RunFrame, rollouts: Path | str, *, name: str) -> ComparedRun:
     """Return a run that is loaded as one side of a comparison."""
     files = frame.rollout_places.files
-    code = verifiers_code(files[0]) if files else {}
-    return ComparedRun(name, str(rollouts), frame, fingerprints(frame.requests.places.files), code)
+    code, servers = (verifiers_code(files[0]), verifiers_settings(files[0])) if files else ({}, {})
+    requests = fingerprints(frame.requests.places.files)
+    return ComparedRun(name, str(rollouts), frame, requests, code, servers)
 
 
 def refuse_shared_files(runs: list[str]) -> None:
@@ -138,7 +141,7 @@ def pair_tasks(
             raise _different(a, b, different, len(different), anyway)
     elif different:
         notices.append(f"{len(different)} tasks are paired although their rows differ")
-    notices += _code_notices(a, b)
+    notices += [*_code_notices(a, b), *_settings_notices(a, b)]
     tasks_of_b = [in_b[task] for task in tasks]
     positions = _positions(a.frame, tasks), _positions(b.frame, tasks_of_b)
     return Pairs(tasks, tasks_of_b, *positions, notices)
@@ -153,6 +156,23 @@ def _code_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
                 f"the code of {name} is not the same in {a.name} and {b.name}"
                 f" ({', '.join(filter(None, changed)) or 'all of it'}), so another verifier may have "
                 "given the rewards: `palestra reverify RUN` scores stored answers with today's"
+            )
+
+
+def _settings_notices(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
+    """Yield a notice about each server that rewards depend on, if its settings are not the same in
+    both runs.
+    """
+    for name in sorted(a.servers.keys() & b.servers.keys()):
+        changed = [
+            line.removeprefix("settings.").removeprefix("settings.")
+            for line in differences(a.servers[name], b.servers[name])
+        ]
+        if changed:
+            yield (
+                f"the settings of {name} are not the same in {a.name} and {b.name}"
+                f" ({'; '.join(changed[:SHOWN])}{'; …' if len(changed) > SHOWN else ''}), so rewards"
+                " may differ for the same answer"
             )
 
 

@@ -208,7 +208,8 @@ def judge_comparison(
     if reward.difference.high < -tolerance:
         return RegressionGate(
             passed=False,
-            reason=f"B is significantly worse by more than {tolerance:g}: {_difference_text(reward.difference)}",
+            reason=f"the whole 95 % interval of B - A lies below {0 - tolerance:g}: "
+            f"{_difference_text(reward.difference)}",
         )
     hidden = None if scored_only else _hidden(reward.requested, tolerance)
     if hidden is not None:

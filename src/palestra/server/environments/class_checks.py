@@ -61,10 +61,7 @@ def refuse_wrong_parts(author: AuthorClass) -> None:
     """Raise ConfigError when the class has no `verify`, or a part of it must fail in a rollout."""
     cls = author.cls
     if not author.has(VERIFY):
-        raise ConfigError(
-            f"{author.location(VERIFY)}{author.name} has no verify: nothing says how good an answer is",
-            hint="def verify(self, answer, task): return …",
-        )
+        raise _without_verify(author)
     refuse_missing_self(cls, FILLED, author.tools)
     refuse_wrong_values(cls, author.name, author.location)
     _refuse_uncallable(author)
@@ -105,6 +102,20 @@ def refuse_wrong_parts(author: AuthorClass) -> None:
             f"{author.location('max_turns')}{author.name}: max_turns must be a number from 1 on, not "
             f"{limit!r}"
         )
+
+
+def _without_verify(author: AuthorClass) -> ConfigError:
+    location, value = author.location(VERIFY), getattr(author.cls, VERIFY, None)
+    if value is None:
+        return ConfigError(
+            f"{location}{author.name} has no verify: nothing says how good an answer is",
+            hint="def verify(self, answer, task): return …",
+        )
+    return ConfigError(
+        f"{location}verify of {author.name} must be a method, not a {type(value).__name__}",
+        hint="call the parts of the reward in it, and return them by name: "
+        'def verify(self, answer): return {"correct": …, "format": …}',
+    )
 
 
 def _refuse_wrong_calls(author: AuthorClass) -> None:
