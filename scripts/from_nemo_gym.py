@@ -75,6 +75,11 @@ module `cli`, with `RunHelper`, is not here: `palestra.fleet.Fleet` starts serve
 command begins with a warning about such rows.
 One default differs: an agent's `aggregate_metrics` asks its environment for the metrics, unless the
 agent has metrics of its own.
+
+A run goes on only with the code that it began with: after a change of an `app.py`, `+resume_from_cache=true` is refused (`code.my_env.app.py:
+it has changed since`), and `palestra select RUN --failed` writes the tasks without a score for a run of their own.
+`ng_init_resources_server` writes a server of Palestra's own classes; one that is to run in NeMo Gym, too, is written with
+`nemo_gym.base_resources_server.SimpleResourcesServer`, and runs here as it is.
 """
 
 

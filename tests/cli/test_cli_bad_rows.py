@@ -123,6 +123,14 @@ def test_a_wrong_key_is_the_providers_own_sentence_once(world: World, fake: Fake
     assert fake.asked == 0
 
 
+def test_a_wrong_key_is_named_with_what_sets_it(world: World, fake: FakeEndpoint) -> None:
+    fake.status = fake.models_status = 401
+    fake.body = CAPTURED_401
+    message = refused_rows(world, fake, "--input", TASKS, "++policy_api_key=sk-wrong")
+
+    assert "the key is policy_api_key (command line)" in message
+
+
 def test_a_key_that_only_lists_models_stops_the_first_rollout(
     world: World, fake: FakeEndpoint
 ) -> None:

@@ -29,7 +29,7 @@ class Shop(SimpleResourcesServer):
     async def crash(self): return {}["boom"]
 
     async def verify(self, request: Request, body: BaseVerifyRequest) -> BaseVerifyResponse:
-        if body.responses_create_params.input == "verifier raises":
+        if body.responses_create_params.input.startswith("verifier raises"):
             raise ZeroDivisionError("by zero")
         return BaseVerifyResponse(**body.model_dump(), reward=0.0)
 """
@@ -71,7 +71,7 @@ class Own(SimpleResponsesAPIAgent):
         if slip == "answer of a tool":
             (await (await post("/cuont", {}, cookies=cookies)).json())["count"]
         request = {k: v for k, v in body.items() if slip != "no response" or k != "response"}
-        options = {} if slip == "no cookies" else {"cookies": cookies}
+        options = {} if slip.endswith("no cookies") else {"cookies": cookies}
         verdict = await (await post("/verify", request, **options)).json()
         return Answer.model_validate(verdict)
 """
@@ -138,6 +138,17 @@ def test_an_error_of_the_verifier_is_the_verifiers_whatever_the_agent_reads(
 
     assert isinstance(failure, VerifierError)
     assert "shop/verify raised ZeroDivisionError: by zero" in failure.message
+
+
+def test_a_verifier_that_fails_in_a_session_that_the_agent_lost_is_the_agents_failure(
+    tmp_path: Path,
+) -> None:
+    failure = failure_of(tmp_path, "verifier raises, no cookies")
+
+    assert isinstance(failure, AgentError)
+    assert "own/run calls shop/verify without the cookies" in failure.message
+    assert "shop/verify raised ZeroDivisionError: by zero" in failure.message
+    assert "cookies=<the answer of /seed_session>.cookies" in failure.hint
 
 
 def test_an_agent_that_fails_on_a_tools_refusal_names_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from palestra.errors import (
     CallError,
     CredentialsRejected,
     JudgeFailure,
+    KnownCause,
     ModelError,
     ModelRejectedRow,
     RowError,
@@ -656,20 +657,21 @@ class Judged(SimpleResourcesServer):
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "kind"),
+    ("status", "words", "kind", "cause"),
     [
-        (401, "Incorrect API key provided", CredentialsRejected),
-        (400, "temperature must be below 2", JudgeFailure),
-        (400, "maximum context length is 10 tokens", JudgeFailure),
+        (401, "Incorrect API key provided", CredentialsRejected, KnownCause.KEY_REFUSED),
+        (400, "temperature must be below 2", JudgeFailure, KnownCause.JUDGE_REFUSES),
+        (400, "maximum context length is 10 tokens", JudgeFailure, KnownCause.JUDGE_REFUSES),
     ],
 )
 def test_a_refusal_of_a_judge_that_an_environment_asks_itself_is_the_judges_at_its_line(
-    tmp_path: Path, status: int, words: str, kind: type[CallError]
+    tmp_path: Path, status: int, words: str, kind: type[CallError], cause: KnownCause
 ) -> None:
     async def check(fleet: Fleet) -> None:
         with pytest.raises(CallError) as caught:
             await fleet.client.peer("judged").call("/verify", ROW, VerifyResponse)
         assert isinstance(caught.value, kind)
+        assert cause in {caught.value.cause, caught.value.usual_cause}
         assert words in caught.value.message
         assert re.search(r"judged/app\.py:\d+ in verify", caught.value.evidence.traceback)
 

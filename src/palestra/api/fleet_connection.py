@@ -18,8 +18,17 @@ import yaml
 from pydantic import BaseModel, Field
 
 from palestra.api.server_semantics import differs_from_running, models_differ
-from palestra.config import ConfigTree, ResolvedConfig, ServerType, config_from_tree
-from palestra.errors import CallError, ConfigError, Hopeless, KnownCause, PalestraError, RunFailed
+from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig, ServerType, config_from_tree
+from palestra.errors import (
+    CallError,
+    ConfigError,
+    CredentialsRejected,
+    Hopeless,
+    KnownCause,
+    PalestraError,
+    RunFailed,
+    reword,
+)
 from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
@@ -62,13 +71,24 @@ async def wait_for_endpoints(fleet: Fleet, report: Tell) -> None:
     answer in time.
     """
     servers = [fleet.server(name) for name in fleet.instances]
-    checks = {server.name: _masked(server) for server in servers if isinstance(server, ModelServer)}
+    checks = {
+        server.name: _check_of(server, fleet.config.instances.get(server.name))
+        for server in servers
+        if isinstance(server, ModelServer)
+    }
     await _wait_for_all(checks, Wait.of(fleet.config.tree), report)
 
 
-def _masked(server: ModelServer) -> Check:
+def _check_of(server: ModelServer, instance: InstanceConfig | None) -> Check:
     async def check() -> str:
-        return server.server_client.mask(await server.check())
+        try:
+            answer = await server.check()
+        except CredentialsRejected as error:
+            if origins := instance.origins_of_secrets() if instance else ():
+                key = f"; the key is {', '.join(origins)}"
+                reword(error, message=str, hint=lambda hint: f"{hint}{key}".removeprefix("; "))
+            raise
+        return server.server_client.mask(answer)
 
     return check
 

@@ -6,15 +6,23 @@ session. The rollout then has a reward that the policy did not earn. The row lis
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final, final
 
 import orjson
 
-from palestra.errors import CallError, from_body
-from palestra.schema import field_of
+from palestra.errors import AgentError, CallError, VerifierError, from_body, to_body
+from palestra.schema import encode_json, field_of
 from palestra.server import INFERRED_REVERIFY_MODE, REVERIFY_MODE_PATH, ToolFault
-from palestra.transport import Activity, ServerClient, current_call, is_tool_path
+from palestra.transport import (
+    Activity,
+    HttpReply,
+    ServerClient,
+    ServerReply,
+    current_call,
+    is_tool_path,
+)
 
 SEED_SESSION: Final = "/seed_session"
 VERIFY: Final = "/verify"
@@ -25,6 +33,7 @@ MODEL_PATHS: Final = ("/v1/responses", "/v1/chat/completions")
 _FRAMEWORKS_REFUSALS: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 _NOTED_PATHS: Final = frozenset({SEED_SESSION, VERIFY, "/reset", "/step"})
 STATELESS: Final = "stateless"
+_WITH_COOKIES: Final = f"write cookies=<the answer of {SEED_SESSION}>.cookies"
 LONGEST_MESSAGE: Final = 500
 MOST_FAULTS: Final = 50
 """The largest number of faults that one row lists."""
@@ -128,14 +137,35 @@ def note_lost_session(where: str, server: str) -> str:
     """Keep for the row that the agent's code `where` verified a new session of `server`. Return what
     to tell its author.
     """
-    message = (
-        f"{where} calls {server}{VERIFY} without the cookies of its {SEED_SESSION}, and so in a new "
-        f"session; write cookies=<the answer of {SEED_SESSION}>.cookies"
-    )
+    message = f"{_in_new_session(where, server)}; {_WITH_COOKIES}"
     activity = current_call().activity
     if activity is not None:
         _note(activity, ToolFault(VERIFY.removeprefix("/"), "SessionLost", message))
     return message
+
+
+def failed_in_new_session(reply: ServerReply, where: str) -> ServerReply:
+    """Return the answer to a verification of a new session by the agent's code `where`: when the
+    verifier failed, the failure is the agent's.
+    """
+    failure = from_body(_json(reply.content.body))
+    if not isinstance(failure, VerifierError):
+        return reply
+    message = f"{_in_new_session(where, reply.server)}: {failure.message}"
+    evidence = replace(failure.evidence, traceback="")
+    lost = AgentError(message, hint=_WITH_COOKIES, evidence=evidence)
+    lost.retriable = failure.retriable
+    lost.verify_request = failure.verify_request
+    body = encode_json(to_body(lost))
+    answer = HttpReply(reply.status, body, reply.headers, reply.cookies)
+    return ServerReply(answer, server=reply.server, url=reply.url)
+
+
+def _in_new_session(where: str, server: str) -> str:
+    return (
+        f"{where} calls {server}{VERIFY} without the cookies of its {SEED_SESSION}, and so in a new "
+        "session"
+    )
 
 
 def _note(activity: Activity, fault: ToolFault) -> None:

@@ -25,6 +25,7 @@ from palestra.compat.agent_calls import (
     SEED_SESSION,
     VERIFY,
     depends_on_session,
+    failed_in_new_session,
     note_lost_session,
     note_refusal,
 )
@@ -217,10 +218,17 @@ class ServerClient(BaseModel):
     ) -> ClientResponse:
         # Looked up for errors only: the configuration is slow to read.
         server_type = "" if reply.ok else server_type_of(self.global_config_dict, reply.server)
+        answers = answers_of_call()
+        is_failed_verify = not reply.ok and path == VERIFY
+        if (
+            answers is not None
+            and is_failed_verify
+            and await self._is_session_lost(answers, reply.server, cookies)
+        ):
+            reply = failed_in_new_session(reply, answers.where)
         response = ClientResponse(
             reply, method=method, sent_cookies=cookies, path=path, server_type=server_type
         )
-        answers = answers_of_call()
         if answers is None:
             return response
         if reply.ok:
@@ -241,13 +249,17 @@ class ServerClient(BaseModel):
             answers.model_reply = reply.content.body
         elif path == SEED_SESSION:
             sessions.opened(server, reply.cookies, cookies)
-        elif path == VERIFY:
-            is_lost = sessions.is_lost(server, cookies)
-            if is_lost and await depends_on_session(self._client(), server):
-                message = note_lost_session(answers.where, server)
-                if message not in self._warnings:
-                    self._warnings.add(message)
-                    logger.warning("%s", message)
+        elif path == VERIFY and await self._is_session_lost(answers, server, cookies):
+            message = note_lost_session(answers.where, server)
+            if message not in self._warnings:
+                self._warnings.add(message)
+                logger.warning("%s", message)
+
+    async def _is_session_lost(
+        self, answers: RefusedAnswers, server: str, cookies: Mapping[str, str]
+    ) -> bool:
+        is_lost = answers.sessions.is_lost(server, cookies)
+        return is_lost and await depends_on_session(self._client(), server)
 
     @asynccontextmanager
     async def _within(

@@ -83,14 +83,16 @@ class Origins:
 
     def references_below(self, *steps: Any) -> dict[str, tuple[str, str]]:
         """Return the values that the mapping at a path takes from another key of a file, as
-        `${policy_api_key}`: by their keys in the mapping, the file and the other key.
+        `${policy_api_key}`: by their keys in the mapping, the file and the other key. The file is empty
+        when an override sets the other key.
         """
         references = {}
         for key, path in self.files_below(*steps).items():
             value = next(value_at(s.tree, (*steps, key)) for s in self.sources if s.path == path)
             match = _WHOLE_REFERENCE.fullmatch(value) if isinstance(value, str) else None
-            if match and (file := self.file(*match[1].split("."))):
-                references[key] = (str(file), match[1])
+            steps_of_other = match[1].split(".") if match else ()
+            if match and self.of(*steps_of_other):
+                references[key] = (str(self.file(*steps_of_other) or ""), match[1])
         return references
 
     def _override_text(self, steps: Steps) -> str:

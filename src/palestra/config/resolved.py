@@ -13,10 +13,11 @@ from typing import Any
 
 from palestra.config.paths import PACKAGE_ROOT
 from palestra.config.problems import did_you_mean, located
-from palestra.config.redact import redact, secrets_in
+from palestra.config.redact import is_secret_name, redact, secrets_in
 from palestra.config.tree import ConfigTree
-from palestra.config.yaml_text import write_yaml
+from palestra.config.yaml_text import line_at, write_yaml
 from palestra.errors import ConfigError, Problem
+from palestra.system import file_and_line
 
 
 class ServerType(StrEnum):
@@ -72,7 +73,7 @@ class InstanceConfig:
         default_factory=dict, repr=False, compare=False
     )
     """The file and the key in it that a setting refers to, such as `env.yaml` and `policy_api_key`,
-    where its whole value is that reference.
+    where its whole value is that reference. The file is empty when the command line sets that key.
     """
     file: Path | None = field(default=None, repr=False, compare=False)
     """The config file with the server's block, the last one of several; None when no file has it."""
@@ -99,6 +100,30 @@ class InstanceConfig:
     def referenced(self, server_type: ServerType) -> tuple[str, ...]:
         """Return the names of the instances of `server_type` that the settings refer to."""
         return tuple(ref.name for ref in self.refs if ref.type == server_type)
+
+    def origins_of_secrets(self) -> list[str]:
+        """Return where the secrets among the settings come from, as far as it is known: a key with a
+        file and its line, or with the command line.
+        """
+        keys = [key for key, value in self.settings.items() if value and is_secret_name(key)]
+        return [origin for key in keys if (origin := self._origin_of(key))]
+
+    def _origin_of(self, key: str) -> str:
+        if key in self.setting_references:
+            file, other_key = self.setting_references[key]
+            steps: Sequence[Any] = other_key.split(".")
+        else:
+            path = self.setting_files.get(key)
+            if path is None or path.is_relative_to(PACKAGE_ROOT):
+                return ""
+            file, other_key, steps = (
+                str(path),
+                key,
+                (self.name, self.type, self.implementation, key),
+            )
+        if not file:
+            return f"{other_key} (command line)"
+        return f"{other_key} ({file_and_line(Path(file), line_at(Path(file), steps))})"
 
     @property
     def is_shipped(self) -> bool:

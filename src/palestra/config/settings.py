@@ -176,10 +176,10 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     problem = Problem(message, hint=hint, key=path, cause=KnownCause.BAD_VALUE)
     if steps and _is_in_file(instance, steps, error["input"]):
         return instance.located(problem, *steps)
-    if len(steps) == 1 and (reference := instance.setting_references.get(str(steps[0]))):
-        file, key = reference
-        return located(problem, Path(file), key.split("."))
-    return problem
+    file, key = (
+        instance.setting_references.get(str(steps[0]), ("", "")) if len(steps) == 1 else ("", "")
+    )
+    return located(problem, Path(file), key.split(".")) if file else problem
 
 
 def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:

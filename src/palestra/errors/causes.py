@@ -72,6 +72,7 @@ class KnownCause(StrEnum):
     NO_SANDBOX = "infra.no-sandbox"
     ENDPOINT_REFUSES_EVERYTHING = "model.refuses-everything"
     KEY_REFUSED = "model.key-refused"
+    JUDGE_REFUSES = "model.judge-refuses"
     MODEL_FAILS = "model.fails"
     MODEL_NOT_SERVED = "model.not-served"
     NO_CREDIT = "model.no-credit"

@@ -376,7 +376,11 @@ class JudgeFailure(CallError):
         """Return `error`, of a call to a judge, as a failure of the judge."""
         is_of_endpoint = error.layer is Layer.MODEL
         failure = (JudgeUnavailable if is_of_endpoint else JudgeFailure)(
-            error.message, hint=error.hint, evidence=error.evidence, status=error.status
+            error.message,
+            hint=error.hint,
+            cause=KnownCause.JUDGE_REFUSES if isinstance(error, ModelRejectedRow) else None,
+            evidence=error.evidence,
+            status=error.status,
         )
         failure.retriable = error.retriable
         return failure
