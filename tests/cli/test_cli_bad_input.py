@@ -256,6 +256,7 @@ GYM_RUN = ("gym", "eval", "run", "--resources-server", "mcqa", "--output", "o.js
 
 TYPOS: list[tuple[tuple[str, ...], str]] = [
     # names of commands, options and arguments
+    (("score", "run.jsonl"), "no such command 'score': write palestra reverify"),
     (("evaluate", "mcqa"), "no such command 'evaluate': write palestra eval"),
     (("--verison",), "there is no option --verison; did you mean --version?"),
     (("dataset", "uplod"), "no such command 'uplod'; did you mean 'upload'?"),
@@ -275,6 +276,8 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("eval", "mcqa", "--epochs", "3"), "there is no option --epochs: write --repeats N"),
     (("eval", "mcqa", "--data", "f.csv"), "there is no option --data: write --input FILE"),
     (("eval", "mcqa", "--settings", "a=1"), "no option --settings: write --set KEY=VALUE"),
+    (("eval", "mcqa", "-b", "http://x/v1"), "there is no option -b: write --model vllm:URL"),
+    (("eval", "mcqa", "--log-dir", "l"), "there is no option --log-dir: write --output FILE"),
     (("eval", "mcqa", "-n", "3"), "there is no option -n: write --limit N"),
     (("profile", "--epochs", "3"), "there is no option --epochs\nhint:"),
     (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),
