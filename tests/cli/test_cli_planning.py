@@ -170,6 +170,17 @@ def test_a_running_fleet_whose_endpoint_rejects_the_key_ends_the_collection_at_o
     assert world.files() == []
 
 
+def test_a_fleet_warns_of_an_endpoint_that_refuses_it(world: World, fake: FakeEndpoint) -> None:
+    fake.models_status, fake.body = 401, {"error": {"message": "Incorrect API key provided"}}
+    fleet = world.start(
+        "ng_run", f"+config_paths=[{MULTI_STEP},{OPENAI}]", world.head, *fake.policy
+    )
+    fleet.until("warning: policy_model: ")
+
+    assert "servers ready!" in fleet.text()
+    assert "answered 401: Incorrect API key provided" in fleet.text()
+
+
 def test_shards_by_the_command_line(world: World, fake: FakeEndpoint) -> None:
     for index in range(2):
         done = world.run(

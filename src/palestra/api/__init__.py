@@ -56,6 +56,7 @@ from palestra.api.fleet_connection import (
     ask_endpoints,
     find,
     unless,
+    warn_of_endpoints,
     wait_for,
 )
 from palestra.api.models import (
@@ -193,6 +194,7 @@ __all__ = [
     "unless",
     "verified_by",
     "wait_for",
+    "warn_of_endpoints",
     "with_config_of",
     "with_file_rows",
 ]

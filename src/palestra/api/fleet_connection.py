@@ -102,10 +102,27 @@ async def ask_endpoints(client: ServerClient, config: ResolvedConfig, report: Te
 
         return check
 
-    models = [
+    checks = {name: check_of(name) for name in _models_of(client)}
+    await _wait_for_all(checks, Wait.of(config.tree), report)
+
+
+async def warn_of_endpoints(client: ServerClient, report: Tell) -> None:
+    """Report each endpoint that a model server of a running fleet cannot use now. It may be started
+    later.
+    """
+    for name in _models_of(client):
+        try:
+            await ask_endpoint(client, name)
+        except CallError as error:
+            report(
+                f"warning: {error.message}; rollouts that ask it will fail as long as it does so"
+            )
+
+
+def _models_of(client: ServerClient) -> list[str]:
+    return [
         name for name, target in client.targets.items() if target.server_type == ServerType.MODEL
     ]
-    await _wait_for_all({name: check_of(name) for name in models}, Wait.of(config.tree), report)
 
 
 class _Readiness(BaseModel):

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from palestra.api import WAITING_LONGER, CommandObserver, ask_endpoints, unless
+from palestra.api import (
+    WAITING_LONGER,
+    CommandObserver,
+    ask_endpoints,
+    unless,
+    warn_of_endpoints,
+)
 from palestra.cli.console import in_words_called, masking, notice, say, say_json, warn_all
 from palestra.cli.guard import tell_guard
 from palestra.cli.loop import run_to_end, serve_until_stopped
@@ -85,6 +91,8 @@ async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> No
             await unless(fleet.watch(), _wait_for_models(config, fleet, endpoints_within_s))
         say(f"All {count} / {count} servers ready! ({time.monotonic() - started:.1f} s)")
         say(f"head server: {run.url}; stop with Ctrl-C")
+        if endpoints_within_s is None:
+            await unless(fleet.watch(), warn_of_endpoints(fleet.client, notice))
         await fleet.watch()
 
 
