@@ -56,8 +56,8 @@ from palestra.api.fleet_connection import (
     ask_endpoints,
     find,
     unless,
-    warn_of_endpoints,
     wait_for,
+    warn_of_endpoints,
 )
 from palestra.api.models import (
     JUDGE,
