@@ -356,7 +356,7 @@ def test_new_rewards_are_appended_to_the_run(judged: World, fake: FakeEndpoint) 
     ("text", "place"),
     [
         ("benchmarks:\n  - steps\n", "jobs.yaml:1: output_path"),
-        ("a: 1\nb: [\n", "jobs.yaml, line 3, column 1: "),
+        ("a: 1\nb: [\n", "jobs.yaml, line 2, column 5: "),
     ],
 )
 def test_a_file_of_benchmarks_that_is_wrong_is_refused_with_its_line(
