@@ -94,16 +94,13 @@ def _manifest_of(paths: RunPaths) -> Manifest:
         return manifest_of_verifiers(paths.output) or Manifest("", {}, 0, 0, "")
 
 
-def verifiers_code(rollouts: Path) -> Mapping[str, Any]:
-    """Return the digests of the code of a run's environments, by their names; not of code that ships
-    with Palestra.
+def verifiers_of(rollouts: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what a run's rewards depend on, by the names of its servers: the digests of the
+    environments' code, without code that ships with Palestra; and the environments and the servers
+    that they name, with their settings.
     """
-    return _verifiers_code(_manifest_of(RunPaths(rollouts)))
-
-
-def verifiers_settings(rollouts: Path) -> Mapping[str, Any]:
-    """Return the servers that a run's rewards depend on, with their settings, by their names."""
-    return verifier_servers(_manifest_of(RunPaths(rollouts)).semantics)
+    manifest = _manifest_of(RunPaths(rollouts))
+    return _verifiers_code(manifest), verifier_servers(manifest.semantics)
 
 
 def _verifiers_code(manifest: Manifest) -> Mapping[str, Any]:

@@ -253,12 +253,11 @@ def _check_is_agent(config: ResolvedConfig, name: str | None) -> None:
     instance = config.instances.get(name or "")
     if instance is None or instance.type == ServerType.AGENT:
         return
-    kind = "a model server" if instance.type == ServerType.MODEL else "a resources server"
     agents = config.instances_of(ServerType.AGENT)
     using = [agent.name for agent in agents if name in agent.referenced(instance.type)]
     uses = ", ".join(f"`--agent {agent}`" for agent in using)
     raise ConfigError(
-        f"{name} is {kind}, not an agent",
+        f"{name} is {ServerType(instance.type).noun}, not an agent",
         hint=f"name an agent that uses it: {uses}" if using else "no agent uses it",
     )
 

@@ -114,9 +114,7 @@ async def warn_of_endpoints(client: ServerClient, report: Tell) -> None:
         try:
             await ask_endpoint(client, name)
         except CallError as error:
-            report(
-                f"warning: {error.message}; rollouts that ask it will fail as long as it does so"
-            )
+            report(f"warning: {error.message}; rollouts that ask it will fail until this is mended")
 
 
 def _models_of(client: ServerClient) -> list[str]:

@@ -30,6 +30,17 @@ class ServerType(StrEnum):
     RESOURCES = "resources_servers"
     """A resources server: it holds an environment's state and tools, and verifies."""
 
+    @property
+    def noun(self) -> str:
+        """What messages call one server of this type."""
+        match self:
+            case ServerType.MODEL:
+                return "a model server"
+            case ServerType.AGENT:
+                return "an agent"
+            case ServerType.RESOURCES:
+                return "a resources server"
+
 
 @dataclass(frozen=True)
 class ServerRef:

@@ -176,10 +176,10 @@ def _problem(instance: InstanceConfig, model: "type[BaseModel]", error: "ErrorDe
     problem = Problem(message, hint=hint, key=path, cause=KnownCause.BAD_VALUE)
     if steps and _is_in_file(instance, steps, error["input"]):
         return instance.located(problem, *steps)
-    file, key = (
-        instance.setting_references.get(str(steps[0]), ("", "")) if len(steps) == 1 else ("", "")
-    )
-    return located(problem, Path(file), key.split(".")) if file else problem
+    if len(steps) == 1:
+        file, key = instance.setting_references.get(str(steps[0]), ("", ""))
+        return located(problem, Path(file), key.split(".")) if file else problem
+    return problem
 
 
 def _override(path: str, model: "type[BaseModel]", steps: Sequence[Any], name: Any = None) -> str:

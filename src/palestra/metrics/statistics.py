@@ -23,7 +23,9 @@ SOLVED_REWARD = 1.0
 """A rollout with at least this reward counts as solved; `pass_rate` is the share of such rollouts.
 """
 _ROUNDING = 1e-9
-"""How far a reward may fall short of the limit that it reaches: 0.7 + 0.2 + 0.1 is below 1."""
+"""How far, by rounding, a reward may fall short of the limit that it reaches (0.7 + 0.2 + 0.1 is
+below 1), and means of the same rewards may differ, as a part of them.
+"""
 LARGEST_SQUARED = 1e150
 """The largest absolute value for which sums of squares do not overflow."""
 
@@ -83,7 +85,7 @@ def difference_of_means(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return `b` - `a`; 0 where only the order of the sums, or how often the same values stand in
     them, tells the means apart.
     """
-    is_rounding = np.isclose(a, b, rtol=1e-9, atol=1e-15)
+    is_rounding = np.isclose(a, b, rtol=_ROUNDING, atol=1e-15)
     return np.asarray(np.where(is_rounding, 0.0, b - a))
 
 

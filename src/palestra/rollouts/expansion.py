@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from palestra.config import did_you_mean
+from palestra.config import ServerType, did_you_mean
 from palestra.datasets import (
     RowProblems,
     fill_row,
@@ -49,11 +49,8 @@ from palestra.settings import (
 )
 
 AGENT_TYPE = "responses_api_agents"
-_OTHER_SERVERS: Final = {
-    "resources_servers": "a resources server",
-    "responses_api_models": "a model server",
-}
-"""The other types of servers that a row may name by mistake, in words."""
+_OTHER_SERVERS: Final = (ServerType.RESOURCES, ServerType.MODEL)
+"""The types of servers that a row may name by mistake."""
 FIRST_ROWS = 100
 """How many rows of each file are looked at to say at once that a field does not exist."""
 
@@ -206,9 +203,10 @@ class Expansion:
             return
         if name not in self._known_agents:
             agent_names = ", ".join(sorted(self._known_agents)) or "none"
-            kind = _OTHER_SERVERS.get(str(ref.get("type"))) if isinstance(ref, Mapping) else None
-            if kind is not None:
-                yield f"/{AGENT_REF} names {kind} ({name!r}), not an agent (agents: {agent_names})"
+            kind = ref.get("type") if isinstance(ref, Mapping) else None
+            if kind in _OTHER_SERVERS:
+                noun = ServerType(kind).noun
+                yield f"/{AGENT_REF} names {noun} ({name!r}), not an agent (agents: {agent_names})"
                 return
             near = did_you_mean(name, self._known_agents)
             yield f"agent {name!r} does not exist (agents: {agent_names}){near}"

@@ -10,7 +10,7 @@ import numpy as np
 from palestra.analysis.fingerprints import Fingerprints, fingerprints, sampling, task_fields
 from palestra.analysis.frame import RunFrame
 from palestra.analysis.load import load_run
-from palestra.analysis.run_head import verifiers_code, verifiers_settings
+from palestra.analysis.run_head import verifiers_of
 from palestra.analysis.samples import sample_reader
 from palestra.analysis.sources import rollout_files, without_inputs
 from palestra.errors import InputDataError
@@ -57,7 +57,7 @@ def load_side(rollouts: Path | str, *, name: str, allow_unscored: bool = False) 
 def side_of(frame: RunFrame, rollouts: Path | str, *, name: str) -> ComparedRun:
     """Return a run that is loaded as one side of a comparison."""
     files = frame.rollout_places.files
-    code, servers = (verifiers_code(files[0]), verifiers_settings(files[0])) if files else ({}, {})
+    code, servers = verifiers_of(files[0]) if files else ({}, {})
     requests = fingerprints(frame.requests.places.files)
     return ComparedRun(name, str(rollouts), frame, requests, code, servers)
 

@@ -19,10 +19,10 @@ FEWEST = 3
 class ShortAnswers:
     """Solved answers that are far shorter than the other solved ones.
 
-    An answer is short when it is solved and has fewer output tokens than
-    a tenth of the median of the solved ones, and fewer than 50. The median makes a run silent whose
-    answers are all short; the 50 tokens, one whose answers are only of very different lengths.
-    Fewer than 3 short answers, or fewer than ENOUGH_ROLLOUTS solved ones, say nothing.
+    An answer is short when it is solved and has fewer output tokens than a tenth of the median of the
+    solved ones, and fewer than 50. The median makes a run silent whose answers are all short; the
+    50 tokens, one whose answers are only of very different lengths. Fewer than 3 short answers, or
+    fewer than ENOUGH_ROLLOUTS solved ones, say nothing.
     """
 
     rollouts: IntArray
