@@ -4,6 +4,7 @@ import contextlib
 import faulthandler
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -74,6 +75,16 @@ def no_fleet_is_left() -> Iterator[None]:
     """
     yield
     assert "PALESTRA_FLEET_RAY" not in os.environ
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imports_start_anew() -> Iterator[None]:
+    """Where an author's file is imported in a test's process, its folder stays importable: a file
+    of tests that comes later would import that one's modules.
+    """
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
 
 
 @pytest.fixture(scope="session")

@@ -195,8 +195,11 @@ def descendants(pid: int) -> list[int]:
     return [*children, *(below for child in children for below in descendants(child))]
 
 
-def until(holds: Callable[[], bool], *, timeout_s: float = 20) -> None:
-    """Wait for something outside of this process; there is no event to wait on."""
+def until(holds: Callable[[], bool], *, timeout_s: float = 45) -> None:
+    """Wait for something outside of this process; there is no event to wait on.
+
+    The time is for a machine on which much else runs: a command may not have started in 20 s.
+    """
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"

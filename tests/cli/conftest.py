@@ -27,6 +27,8 @@ def world(tmp_path: Path, commands: ForkedCommands | None) -> Iterator[World]:
     yield made
     for running in made.started:
         running.end()
+        # pytest shows it of a test that failed
+        sys.stdout.write(f"{running.log.name}:\n{running.text()}\n")
 
 
 @pytest.fixture

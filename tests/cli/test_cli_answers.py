@@ -189,3 +189,27 @@ def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeE
 
     assert {row["agent_ref"]["name"] for row in world.rows("out/h.jsonl")} == {"my_env_agent"}
     assert "verify" not in done.out
+
+
+def test_diagnose_advises_no_resume_that_changed_code_will_refuse(
+    world: World, fake: FakeEndpoint
+) -> None:
+    stuck = threading.Event()
+    fake.before_answer = lambda asked: asked <= 2 or stuck.wait(60)
+    world.write("my_env.py", MENDED)
+    running = world.start("palestra", *evaluated(fake), "--concurrency", "1")
+    until(lambda: fake.asked >= 3)
+    running.interrupt()
+    running.ended(timeout_s=20)
+    stuck.set()
+    before = world.run("palestra", "diagnose", "out/h.jsonl")
+    world.write("my_env.py", MENDED.replace("say done", "say it"))
+
+    after = world.run("palestra", "diagnose", "out/h.jsonl")
+
+    changed = "code.my_env.my_env.py: it has changed since"
+    assert "cache.unfinished" in before.out
+    assert changed not in before.out
+    assert "cache.settings-changed" in after.out
+    assert f"(refused while the code differs: {changed})" in after.out
+    assert changed in world.run("palestra", *evaluated(fake), "--resume").refused()

@@ -128,7 +128,7 @@ def test_a_wrong_key_is_named_with_what_sets_it(world: World, fake: FakeEndpoint
     fake.body = CAPTURED_401
     message = refused_rows(world, fake, "--input", TASKS, "++policy_api_key=sk-wrong")
 
-    assert "the key is policy_api_key (command line)" in message
+    assert "policy_model was started with policy_api_key (command line)" in message
 
 
 def test_a_key_that_only_lists_models_stops_the_first_rollout(

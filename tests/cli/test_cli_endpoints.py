@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from palestra.api import fleet_connection
-from palestra.api.fleet_connection import ASK_AGAIN_S, ReminderPace, Wait, wait_for
+from palestra.api import endpoint_waiting
+from palestra.api.endpoint_waiting import ASK_AGAIN_S, ReminderPace, Wait, wait_for
 from palestra.errors import InfraError
 
 
@@ -27,7 +27,7 @@ def test_a_slow_answer_does_not_bring_lines_one_after_the_other() -> None:
 
 
 def test_a_reason_of_a_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet_connection, "ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(endpoint_waiting, "ASK_AGAIN_S", 0.0)
     monkeypatch.setattr(ReminderPace, "is_due", lambda *_: True)
     reasons = iter(["refused", "refused", "no route", "no route"])
     lines: list[str] = []

@@ -167,6 +167,7 @@ def test_a_running_fleet_whose_endpoint_rejects_the_key_ends_the_collection_at_o
 
     assert done.code != 0
     assert "Incorrect API key provided" in done.err
+    assert "policy_model was started with policy_api_key (command line)" in done.err
     assert world.files() == []
 
 
@@ -177,8 +178,10 @@ def test_a_fleet_warns_of_an_endpoint_that_refuses_it(world: World, fake: FakeEn
     )
     fleet.until("warning: policy_model: ")
 
-    assert "servers ready!" in fleet.text()
-    assert "answered 401: Incorrect API key provided" in fleet.text()
+    said = fleet.text()
+    assert "servers ready!" in said
+    assert "answered 401: Incorrect API key provided" in said
+    assert "policy_model was started with policy_api_key (command line)" in said
 
 
 def test_shards_by_the_command_line(world: World, fake: FakeEndpoint) -> None:
@@ -241,6 +244,19 @@ def test_an_agent_that_another_block_took_away_is_named_with_that_block(world: W
     assert "no agent 'strict_agent' any more" in refused
     assert "strict.yaml:14: mine._inherit_from has taken it away" in refused
     assert "_copy" in refused
+
+
+def test_a_running_fleet_names_the_block_that_took_an_agent_away(world: World) -> None:
+    arguments = strict(world, GOOD)
+    world.write("strict.yaml", STRICT_CONFIG + "mine:\n  _inherit_from: strict_agent\n")
+    world.start("ng_run", *arguments, *nobody()).until("servers ready!")
+
+    refused = world.run(
+        *("ng_collect_rollouts", world.head, "+agent_name=strict_agent"),
+        *("+input_jsonl_fpath=tasks.jsonl", "+output_jsonl_fpath=o.jsonl"),
+    ).refused()
+
+    assert "strict.yaml:14: mine._inherit_from has taken it away" in refused
 
 
 def test_a_resources_server_as_the_agent_is_called_what_it_is(world: World) -> None:

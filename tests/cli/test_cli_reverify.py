@@ -436,18 +436,20 @@ def test_the_run_may_stand_without_its_flag(world: World) -> None:
     assert by_word.refused() == by_flag.refused()
 
 
+@pytest.mark.parametrize(
+    ("force", "output"),
+    [([], "out/run_reverified.jsonl"), (["--force"], "out/unsafe_run_reverified.jsonl")],
+)
 def test_a_reverification_without_an_output_is_answered_with_the_whole_command(
-    world: World,
+    world: World, force: list[str], output: str
 ) -> None:
     (world.folder / "out").mkdir()
     world.write("out/run.jsonl", json.dumps(stored(0, "it is 4", expected="4", **KEY)) + "\n")
 
-    done = world.run("palestra", "reverify", "out/run.jsonl", "lenient.py")
+    done = world.run("palestra", "reverify", "out/run.jsonl", "lenient.py", *force)
 
-    assert done.refused() == (
-        "error: --output is required\n"
-        "hint: palestra reverify out/run.jsonl lenient.py --output out/run_reverified.jsonl\n"
-    )
+    words = ["palestra", "reverify", "out/run.jsonl", "lenient.py", *force, "--output", output]
+    assert done.refused() == f"error: --output is required\nhint: {' '.join(words)}\n"
 
 
 def write_lenient_run(world: World, question: str, *, answer: str, expected: str) -> None:

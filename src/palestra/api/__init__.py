@@ -29,6 +29,14 @@ from palestra.api.components import (
 from palestra.api.descriptors import check_descriptors, files_per_rollout, most_in_flight
 from palestra.api.diagnosis import diagnose, secret_mask
 from palestra.api.doors import doors_of_agents
+from palestra.api.endpoint_waiting import (
+    WAITING_LONGER,
+    Tell,
+    Wait,
+    ask_endpoints,
+    wait_for,
+    warn_of_endpoints,
+)
 from palestra.api.environment_files import (
     files_behind,
     lines_of,
@@ -46,18 +54,12 @@ from palestra.api.environments import (
 from palestra.api.evaluation import Evaluation, prepare_evaluation
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
-    WAITING_LONGER,
     CommandObserver,
     FleetChoice,
     OwnFleet,
     Reachable,
-    Tell,
-    Wait,
-    ask_endpoints,
     find,
     unless,
-    wait_for,
-    warn_of_endpoints,
 )
 from palestra.api.models import (
     JUDGE,

@@ -13,12 +13,12 @@ from typing import Final
 import palestra
 from palestra.analysis import completion_for
 from palestra.api.descriptors import check_descriptors, most_in_flight
+from palestra.api.endpoint_waiting import Tell
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
     SILENT,
     CommandObserver,
     FleetChoice,
-    Tell,
     unless,
 )
 from palestra.api.models import JUDGE, LOCAL, POLICY, judges_of

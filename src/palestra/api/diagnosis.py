@@ -12,6 +12,7 @@ from palestra.causes import SignatureTable
 from palestra.config import (
     MASK,
     Redactor,
+    ResolvedConfig,
     ServerType,
     config_from_tree,
     did_you_mean_path,
@@ -22,7 +23,8 @@ from palestra.datasets import RowEndpoint, missing_file
 from palestra.doctor import Diagnosis
 from palestra.doctor import diagnose as diagnose_run
 from palestra.errors import InputDataError, PalestraError
-from palestra.rollouts import Manifest
+from palestra.fleet import code_digests
+from palestra.rollouts import Manifest, differences, servers_in
 from palestra.schema import JsonDict
 from palestra.settings import existing_paths, load
 
@@ -51,6 +53,7 @@ def diagnose(
         sources=tuple(input_files),
         logs=tuple(logs),
         doors_of=request_models,
+        code_changes=code_changes,
     )
     completed = diagnosis.with_advice(lambda outputs: advice_about(list(map(Path, outputs)) or run))
     return completed.masked(secret_mask())
@@ -103,21 +106,38 @@ def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
 
     Empty when the servers' code is not installed, or does not fit the run's settings.
     """
-    servers = manifest.semantics.get("servers")
-    if not isinstance(servers, Mapping):
+    try:
+        config = _config_of(manifest)
+        agents = [i.name for i in config.instances_of(ServerType.AGENT)]
+        return doors_of_agents(config, agents, report=lambda _: None)
+    except PalestraError:
+        # Other code than the run's, or none: the rows cannot be compared then.
         return {}
+
+
+def code_changes(manifest: Manifest) -> Sequence[str]:
+    """Return the differences between the code of a run's servers and what is on disk now, one line
+    each. None of a server whose code is not found here.
+    """
+    try:
+        codes = code_digests(_config_of(manifest))
+    except PalestraError:
+        return ()
+    recorded = manifest.semantics.get("code") or {}
+    was = {name: digests for name, digests in recorded.items() if name in codes}
+    return differences(was, {name: codes[name] for name in was}, "code")
+
+
+def _config_of(manifest: Manifest) -> ResolvedConfig:
+    """Return the servers of a run as far as its manifest has them: without addresses and secrets.
+    Raises ConfigError: they do not fit this version.
+    """
     tree: JsonDict = {
         name: {
             server["type"]: {
                 server["implementation"]: {"entrypoint": "app.py", **server["settings"]}
             }
         }
-        for name, server in servers.items()
+        for name, server in servers_in(manifest.semantics).items()
     }
-    try:
-        config = config_from_tree(tree)
-        agents = [i.name for i in config.instances_of(ServerType.AGENT)]
-        return doors_of_agents(config, agents, report=lambda _: None)
-    except PalestraError:
-        # Other code than the run's, or none: the rows cannot be compared then.
-        return {}
+    return config_from_tree(tree)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.api.fleet_connection import Tell
+from palestra.api.endpoint_waiting import Tell
 from palestra.config import (
     ENVIRONMENT_FILE,
     ConfigTree,

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from palestra.api.endpoint_waiting import Tell
 from palestra.api.environment_files import file_environment, rows_of_instance
-from palestra.api.fleet_connection import Tell
 from palestra.authoring import file_environments, read_manifest
 from palestra.config import (
     PACKAGE_ROOT,

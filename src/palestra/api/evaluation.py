@@ -13,9 +13,9 @@ from typing import Any
 
 import palestra
 from palestra.api.collection import verified_by
+from palestra.api.endpoint_waiting import Tell
 from palestra.api.environment_files import lines_of, own_overrides, with_file_rows
 from palestra.api.environments import EvaluationTarget, find_target
-from palestra.api.fleet_connection import Tell
 from palestra.api.models import (
     LOCAL,
     POLICY,

@@ -7,31 +7,22 @@ the command waits for a model. `open` then returns the client for the fleet.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, Protocol, Self, TypeVar, final
+from typing import Final, Protocol, TypeVar, final
 
 import yaml
-from pydantic import BaseModel, Field
 
+from palestra.api.endpoint_waiting import Tell, ask_endpoints, wait_for_endpoints
 from palestra.api.server_semantics import differs_from_running, models_differ
-from palestra.config import ConfigTree, InstanceConfig, ResolvedConfig, ServerType, config_from_tree
-from palestra.errors import (
-    CallError,
-    ConfigError,
-    CredentialsRejected,
-    Hopeless,
-    KnownCause,
-    PalestraError,
-    RunFailed,
-    reword,
-)
+from palestra.config import ResolvedConfig, config_from_tree
+from palestra.errors import ConfigError, KnownCause, PalestraError, RunFailed
 from palestra.fleet import (
     EMBEDDED,
     AttachedFleet,
+    ConfigOrigins,
     Fleet,
     FleetNews,
     ForeignFleet,
@@ -41,192 +32,17 @@ from palestra.fleet import (
     RunningInstance,
     attach,
     code_digests,
+    config_origins,
     http_transport,
     loaded_code,
     server_client,
 )
 from palestra.rollouts import first_cause
-from palestra.server import ModelServer, ask_endpoint
-from palestra.settings import PatienceArgs, args_from
 from palestra.transport import HttpTransport, ServerClient
 
-ASK_AGAIN_S = 2.0
-SHORTEST_S = 1.0
-"""The least time, in seconds, that an endpoint has for its first answer, even in a shorter wait."""
-LINE_EVERY_S = 60.0
 LEARN_S = 0.5
-WAITING_LONGER = "model_endpoint_readiness_timeout_seconds"
 
 T = TypeVar("T")
-Tell = Callable[[str], object]
-"""A function that gets each line of text for people."""
-Check = Callable[[], Awaitable[str]]
-"""Returns the answer of an endpoint as text. Raises `CallError`: the endpoint cannot be reached."""
-
-
-async def wait_for_endpoints(fleet: Fleet, report: Tell) -> None:
-    """Wait until the endpoint of every embedded model server answers; report each answer.
-
-    Raises the endpoint's error when it rejects the key. Raises RunFailed: an endpoint does not
-    answer in time.
-    """
-    servers = [fleet.server(name) for name in fleet.instances]
-    checks = {
-        server.name: _check_of(server, fleet.config.instances.get(server.name))
-        for server in servers
-        if isinstance(server, ModelServer)
-    }
-    await _wait_for_all(checks, Wait.of(fleet.config.tree), report)
-
-
-def _check_of(server: ModelServer, instance: InstanceConfig | None) -> Check:
-    async def check() -> str:
-        try:
-            answer = await server.check()
-        except CredentialsRejected as error:
-            if origins := instance.origins_of_secrets() if instance else ():
-                key = f"; the key is {', '.join(origins)}"
-                reword(error, message=str, hint=lambda hint: f"{hint}{key}".removeprefix("; "))
-            raise
-        return server.server_client.mask(answer)
-
-    return check
-
-
-async def ask_endpoints(client: ServerClient, config: ResolvedConfig, report: Tell) -> None:
-    """Like `wait_for_endpoints`, for the model servers of a running fleet, over HTTP."""
-
-    def check_of(name: str) -> Check:
-        async def check() -> str:
-            return (await ask_endpoint(client, name)).text
-
-        return check
-
-    checks = {name: check_of(name) for name in _models_of(client)}
-    await _wait_for_all(checks, Wait.of(config.tree), report)
-
-
-async def warn_of_endpoints(client: ServerClient, report: Tell) -> None:
-    """Report each endpoint that a model server of a running fleet cannot use now. It may be started
-    later.
-    """
-    for name in _models_of(client):
-        try:
-            await ask_endpoint(client, name)
-        except CallError as error:
-            report(f"warning: {error.message}; rollouts that ask it will fail until this is mended")
-
-
-def _models_of(client: ServerClient) -> list[str]:
-    return [
-        name for name, target in client.targets.items() if target.server_type == ServerType.MODEL
-    ]
-
-
-class _Readiness(BaseModel):
-    """NeMo Gym's setting for the time to wait for an endpoint."""
-
-    model_endpoint_readiness_timeout_seconds: float | None = Field(default=None, ge=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How long to wait for an endpoint that may still be starting. `setting`: the setting that
-    changes it, for messages.
-    """
-
-    limit_s: float | None
-    """The length of the wait in seconds; None waits without end."""
-    setting: str = "--patience SECONDS"
-
-    SETTINGS: ClassVar = (WAITING_LONGER, "patience")
-
-    @classmethod
-    def of(cls, tree: ConfigTree) -> Self:
-        """Return NeMo Gym's setting when it is given, else the `patience` of the run."""
-        limit_s = args_from(_Readiness, tree).model_endpoint_readiness_timeout_seconds
-        if limit_s is not None:
-            return cls(limit_s, f"++{WAITING_LONGER}=SECONDS")
-        return cls(args_from(PatienceArgs, tree).patience)
-
-    def ends_at(self) -> str:
-        """Return the end of a wait that starts now, such as `giving up at 14:03:10`, in local time."""
-        if self.limit_s is None:
-            return "without end"
-        return (
-            f"giving up at {time.strftime('%H:%M:%S', time.localtime(time.time() + self.limit_s))}"
-        )
-
-
-async def _wait_for_all(checks: Mapping[str, Check], wait: Wait, report: Tell) -> None:
-    async def tell_endpoint(name: str, check: Check) -> None:
-        report(f"{name}: {await wait_for(name, check, wait, report)}")
-
-    async with asyncio.TaskGroup() as tasks:
-        for name, check in checks.items():
-            tasks.create_task(tell_endpoint(name, check), name=f"endpoint of {name}")
-
-
-class ReminderPace:
-    """Decides when the next line about a wait is due: at once, after about 2, 4, 8 seconds, then
-    once a minute.
-    """
-
-    def __init__(self) -> None:
-        self._next_s = 0.0
-
-    def is_due(self, elapsed_s: float) -> bool:
-        """Whether a line is due `elapsed_s` seconds after the start. If so, the time of the next
-        line is set.
-        """
-        if elapsed_s < self._next_s:
-            return False
-        self._next_s = elapsed_s + min(elapsed_s, LINE_EVERY_S)
-        return True
-
-
-async def wait_for(name: str, check: Callable[[], Awaitable[T]], wait: Wait, report: Tell) -> T:
-    """Call `check` until it succeeds or the wait ends; return its result. Reports what it waits for
-    and when the wait ends.
-
-    Raises RunFailed: the wait ended. Raises the error of `check` at once when waiting cannot help.
-    """
-    started, pace, ends_at = time.monotonic(), ReminderPace(), wait.ends_at()
-    deadline = None if wait.limit_s is None else started + wait.limit_s
-    trouble: CallError | None = None
-    reported_reason = ""
-    while True:
-        try:
-            async with asyncio.timeout(_left_s(deadline, at_least=SHORTEST_S)) as limit:
-                return await check()
-        except Hopeless:
-            raise
-        except CallError as error:
-            trouble = error
-        except TimeoutError:
-            if not limit.expired():
-                raise
-        left_s = _left_s(deadline)
-        reason = "no answer" if trouble is None else trouble.message
-        if left_s == 0:
-            raise RunFailed(
-                f"model server {name} has no endpoint after {wait.limit_s:g} s: {reason}",
-                hint="check that base_url is right and that the endpoint is running; "
-                f"{wait.setting} waits longer",
-            ) from trouble
-        elapsed_s = time.monotonic() - started
-        if pace.is_due(elapsed_s):
-            news = f"{ends_at} ({wait.setting}): {reason}"
-            if reason == reported_reason:
-                news = f"for {elapsed_s:.0f} s now"
-            report(f"{name}: waiting for its endpoint, {news}")
-            reported_reason = reason
-        await asyncio.sleep(ASK_AGAIN_S if left_s is None else min(ASK_AGAIN_S, left_s))
-
-
-def _left_s(deadline: float | None, at_least: float = 0.0) -> float | None:
-    return None if deadline is None else max(at_least, deadline - time.monotonic())
-
 
 HEAD_CHECK_EVERY_S: Final = 2.0
 FROZEN_AFTER_S: Final = 5.0
@@ -333,6 +149,8 @@ class RunningFleet:
     """The configuration of the command, with its token and client settings."""
     code: Mapping[str, LoadedCode]
     """The author's code that each server runs. It is not always what is on disk now."""
+    origins: ConfigOrigins
+    """Where the fleet's settings came from."""
     observer: CommandObserver = SILENT
 
     @property
@@ -357,7 +175,9 @@ class RunningFleet:
         client.ending_failure = news.ending_failure
         try:
             if models:
-                await ask_endpoints(client, self.own, self.observer.tell)
+                await ask_endpoints(
+                    client, self.own.tree, self.origins.of_secrets, self.observer.tell
+                )
         except ExceptionGroup as group:
             raise first_cause(group) from None
         yield Reachable(client=client, watch=partial(self._gone, news))
@@ -395,9 +215,17 @@ async def find(
         if running is None:
             yield OwnFleet(config, observer)
         else:
-            tree = yaml.safe_load(running.config_yaml) or {}
-            code = await loaded_code(running, http)
-            fleet = RunningFleet(config_from_tree(tree), running, http, config, code, observer)
+            origins = await config_origins(running, http)
+            runs = config_from_tree(yaml.safe_load(running.config_yaml) or {})
+            fleet = RunningFleet(
+                config=replace(runs, takers=origins.takers),
+                attached=running,
+                http=http,
+                own=config,
+                code=await loaded_code(running, http),
+                origins=origins,
+                observer=observer,
+            )
             _check_same(fleet)
             _tell_changed_code(fleet)
             yield fleet

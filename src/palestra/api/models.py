@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from palestra.api.fleet_connection import Tell, Wait, wait_for
+from palestra.api.endpoint_waiting import Tell, Wait, wait_for
 from palestra.config import (
     MASK,
     ConfigTree,

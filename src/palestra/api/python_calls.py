@@ -20,6 +20,7 @@ from palestra.api.arguments import (
     python_function,
 )
 from palestra.api.collection import collect_with, verified_by
+from palestra.api.endpoint_waiting import Tell
 from palestra.api.environment_files import lines_of, with_file_rows
 from palestra.api.environment_objects import (
     cell_explained,
@@ -27,7 +28,7 @@ from palestra.api.environment_objects import (
     refuse_in_import,
 )
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
-from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, Tell, find
+from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, find
 from palestra.api.models import ModelContext, model_config, refuse_misspelt_provider
 from palestra.api.progress_lines import ProgressLine, is_watched
 from palestra.api.results import Run, open_run

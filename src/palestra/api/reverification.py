@@ -11,6 +11,7 @@ from typing import Final
 
 import palestra
 from palestra.analysis import advice_about, environment_options
+from palestra.api.endpoint_waiting import Tell
 from palestra.api.environments import environment_instance, find_target
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -18,7 +19,6 @@ from palestra.api.fleet_connection import (
     CommandObserver,
     OwnFleet,
     Reachable,
-    Tell,
     unless,
 )
 from palestra.api.models import ModelContext, judge_config, judges_of, policy_endpoint

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from palestra.api.fleet_connection import Tell
+from palestra.api.endpoint_waiting import Tell
 from palestra.errors import ConfigError, InputDataError, Phrase
 from palestra.records import RUNS_FOLDER
 from palestra.rollouts import (

@@ -209,10 +209,11 @@ def report(
             notice(mask(f"{failure_class}: {message}"))
         if others := messages[MOST_MESSAGES:]:
             notice(f"{failure_class}: and {amount(len(others), 'other message')}")
+    advice = map(advice_about(prepared.paths.output), failures.unscored.advice())
     error = RunFailed(
         f"coverage {accounting.coverage:.1%} is below the minimum of {settings.min_coverage:.1%}",
-        hint=f"{failures.where(prepared.paths)}; "
-        + advice_about(prepared.paths.output)(failures.unscored.what_helps()),
+        # One line each: a command may be as long as a line.
+        hint="\n  ".join((failures.where(prepared.paths), *advice)),
     )
     return show_error(error)
 

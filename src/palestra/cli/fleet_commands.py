@@ -5,7 +5,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from palestra.api import (
@@ -92,7 +92,10 @@ async def _serve(config: ResolvedConfig, endpoints_within_s: float | None) -> No
         say(f"All {count} / {count} servers ready! ({time.monotonic() - started:.1f} s)")
         say(f"head server: {run.url}; stop with Ctrl-C")
         if endpoints_within_s is None:
-            await unless(fleet.watch(), warn_of_endpoints(fleet.client, notice))
+            await unless(
+                fleet.watch(),
+                warn_of_endpoints(fleet.client, config.origins_of_secrets, notice),
+            )
         await fleet.watch()
 
 
@@ -111,7 +114,7 @@ async def _wait_for_models(config: ResolvedConfig, fleet: Fleet, within_s: float
     Raises RunFailed: an endpoint does not answer in time.
     """
     tree = {WAITING_LONGER: within_s, **config.tree}
-    await ask_endpoints(fleet.client, replace(config, tree=tree), notice)
+    await ask_endpoints(fleet.client, tree, config.origins_of_secrets, notice)
 
 
 def show_instances(instances: Any) -> None:

@@ -176,6 +176,13 @@ class ResolvedConfig:
         """Return the instances of `server_type`, in the order of the configuration."""
         return tuple(i for i in self.instances.values() if i.type == server_type)
 
+    def origins_of_secrets(self, name: str) -> Sequence[str]:
+        """Return where the secrets of the instance `name` come from, as `InstanceConfig` tells it;
+        nothing without that instance.
+        """
+        instance = self.instances.get(name)
+        return instance.origins_of_secrets() if instance is not None else ()
+
     @cached_property
     def secrets(self) -> frozenset[str]:
         """Every secret value in the tree, as input for a `Redactor`."""

@@ -23,7 +23,7 @@ from palestra.doctor.logs import read_log
 from palestra.doctor.outputs import RunReading, read_run
 from palestra.doctor.quoting import quote_fields
 from palestra.doctor.reading import LogObservation, LogReading, Rank
-from palestra.doctor.staleness import stale_inputs
+from palestra.doctor.staleness import CodeChanges, changed_code, stale_inputs
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
 from palestra.schema import the_command
@@ -78,12 +78,13 @@ def diagnose(
     sources: tuple[Path, ...] = (),
     logs: tuple[Path, ...] = (),
     doors_of: DoorsOf | None = None,
+    code_changes: CodeChanges | None = None,
 ) -> Diagnosis:
     """Return what went wrong with `subject_name`: an output or its stem, a folder, a log, a Slurm
     job.
 
-    `sources`: the input files, if the run does not record them. `logs`: additional logs. Raises
-    BadInput: `subject_name` is no run. Raises InputDataError: a file cannot be read.
+    `sources`: the input files, if the run does not record them. `logs`: additional logs.
+    `code_changes`: what has changed in the code of a run's servers. Raises BadInput: `subject_name` is no run. Raises InputDataError: a file cannot be read.
     """
     subject = locate(subject_name, folder=folder)
     try:
@@ -91,6 +92,8 @@ def diagnose(
         observations = [*(subject.job.observations if subject.job else ())]
         for run in runs:
             observations += stale_inputs(run, sources)
+            if code_changes and (observation := changed_code(run, code_changes)):
+                observations.append(observation)
         rows = [observation for run in runs for observation in run.observations]
         for log in log_readings:
             observations += _as_recorded(log.observations, rows)

@@ -88,6 +88,8 @@ class RunReading:
     """Whether the files are those of a re-verification. It has no manifest of a run, and its failures
     have no further attempts.
     """
+    is_to_resume: bool = False
+    """Whether a resume runs some of its rollouts, and no command does now."""
 
 
 def read_run(output: Path) -> RunReading:
@@ -112,9 +114,10 @@ def read_run(output: Path) -> RunReading:
         run.observations.append(absence)
     if not run.is_reverified:
         unscored = attempts.unscored(scored=scored, missing=untried)
-        run.counts.what_helps = (
-            _without_resume(unscored) if run.counts.running else unscored
-        ).what_helps()
+        helping = _without_resume(unscored) if run.counts.running else unscored
+        run.counts.what_helps = helping.what_helps()
+        resumed = (Remedy.RESUME, Remedy.MORE_ATTEMPTS)
+        run.is_to_resume = not run.counts.running and any(map(unscored.counts.get, resumed))
     return run
 
 

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, final
 
 import orjson
 
-from palestra.config import ServerType
+from palestra.config import ResolvedConfig, ServerType
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -39,6 +39,7 @@ LOOK_S: Final = 0.05
 """The interval in seconds between looks for the word of an ending fleet."""
 BLOCKED_PATH: Final = "/blocked_servers"
 CODE_PATH: Final = "/code"
+ORIGINS_PATH: Final = "/config_origins"
 START_AGAIN: Final = "start the servers again"
 AGAIN: Final = "continue with --resume"
 
@@ -106,6 +107,37 @@ async def loaded_code(fleet: AttachedFleet, http: HttpTransport) -> dict[str, Lo
         name: LoadedCode(dict(code["digests"]), tuple(code["changed"]))
         for name, code in answer.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOrigins:
+    """Where the settings of a fleet came from, which its configuration in YAML does not tell.
+
+    `takers`: the blocks that are gone, as in `ResolvedConfig`. `secrets`: for each server the places
+    of its secrets, where they are known.
+    """
+
+    takers: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: ResolvedConfig) -> Self:
+        """Return the origins of `config`. Reads its files, because it tells their lines."""
+        found = {name: config.origins_of_secrets(name) for name in config.instances}
+        return cls(config.takers, {name: origins for name, origins in found.items() if origins})
+
+    def of_secrets(self, server: str) -> Sequence[str]:
+        """Return where the secrets of `server` come from; nothing where it is not known."""
+        return self.secrets.get(server, ())
+
+
+async def config_origins(fleet: AttachedFleet, http: HttpTransport) -> ConfigOrigins:
+    """Return where the settings of `fleet` came from."""
+    answer = await _get(http, fleet.address, ORIGINS_PATH)
+    try:
+        return ConfigOrigins(answer["takers"], answer["secrets"])
+    except (KeyError, TypeError):
+        return ConfigOrigins()  # a fleet of an earlier version
 
 
 async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:

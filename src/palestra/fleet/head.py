@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,13 @@ from palestra.errors import (
     mask_error,
     to_body,
 )
-from palestra.fleet.attach import BLOCKED_PATH, CODE_PATH, LoadedCode
+from palestra.fleet.attach import (
+    BLOCKED_PATH,
+    CODE_PATH,
+    ORIGINS_PATH,
+    ConfigOrigins,
+    LoadedCode,
+)
 from palestra.fleet.fleet import Fleet
 from palestra.fleet.instance import RunningInstance
 from palestra.fleet.runfile import (
@@ -98,6 +104,11 @@ def head_app(
     async def own_code() -> JSONResponse:
         loaded = await asyncio.to_thread(code)
         return JSONResponse({name: server.as_json() for name, server in loaded.items()})
+
+    @app.get(ORIGINS_PATH, response_model=JsonDict)
+    async def origins() -> JSONResponse:
+        # It reads the configuration's files.
+        return JSONResponse(asdict(await asyncio.to_thread(ConfigOrigins.of, config)))
 
     describe(app, lambda document: complete_document(document, {401, 500}))
 

@@ -45,6 +45,7 @@ from palestra.rollouts.manifest import (
     lost_rows,
     read_manifest,
     semantics_of,
+    servers_in,
     verifier_servers,
 )
 from palestra.rollouts.materialize import Materialized, materialize, whole_or_absent
@@ -223,6 +224,7 @@ __all__ = [
     "scored_beside",
     "scored_keys",
     "semantics_of",
+    "servers_in",
     "setting_differences",
     "skills_ref",
     "stopped_rows",

@@ -163,9 +163,13 @@ class Unscored:
     """The rollouts that the advice is about, such as `17:3`; empty when it is about a whole run."""
 
     def what_helps(self) -> str:
-        """Return one clause of advice per remedy; empty when every rollout has a score."""
+        """Return the advice as one text; empty when every rollout has a score."""
+        return "; ".join(self.advice())
+
+    def advice(self) -> list[str]:
+        """Return one clause of advice per remedy; none when every rollout has a score."""
         present = (remedy for remedy in Remedy if self.counts.get(remedy))
-        return "; ".join(self._clause(remedy, self.counts[remedy]) for remedy in present)
+        return [self._clause(remedy, self.counts[remedy]) for remedy in present]
 
     def _clause(self, remedy: Remedy, count: int) -> str:
         match remedy:
@@ -193,10 +197,9 @@ class Unscored:
             have = "rollout has its answer" if count == 1 else "rollouts have their answers"
             return (
                 f"{count} {have} kept, but verify needs the live session: once it is fixed, "
-                f"`{SELECT_FAILED}` writes the tasks for new rollouts; where its class says how "
-                "verify does without (`REVERIFY_MODE = ReverifyMode.STATELESS` or `.REPLAY_TOOLS`; "
-                "`reverify_mode` in a server of Palestra), "
-                f"{text} scores the kept answers"
+                f"`{SELECT_FAILED}` writes the tasks for new rollouts (or {text} scores the "
+                "answers, with `REVERIFY_MODE = ReverifyMode.STATELESS` or `.REPLAY_TOOLS` in its "
+                "class, which is `reverify_mode` in a server of Palestra)"
             )
         judge = " (the judge's model, say)" if command.names_judge else ""
         return (

@@ -132,6 +132,7 @@ def _without_output(rollouts: Path) -> PalestraError:
     """Return the error of a `reverify` without an output, with the whole command; of a run that is not
     there, that.
     """
+    from palestra.cli.gym.reverification import UNSAFE
     from palestra.rollouts import outputs_of, unused_reverified
 
     output = rollouts
@@ -149,7 +150,10 @@ def _without_output(rollouts: Path) -> PalestraError:
         from palestra.analysis import environment_options
 
         environment = environment_options(rollouts)
-    words = ["palestra", *typed, "--output", shown(unused_reverified(output)), *environment]
+    proposed = unused_reverified(output)
+    if "--force" in typed:
+        proposed = proposed.with_name(f"{UNSAFE}{proposed.name}")
+    words = ["palestra", *typed, "--output", shown(proposed), *environment]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 
 
