@@ -26,6 +26,7 @@ SHELF = """
 from palestra import environment
 
 @environment(
+    isolated=False,  # a worker takes a second to start, and is no part of what is tested here
     data=[{"question": f"1+{at}", "total": 1 + at, "topic": "even" if at % 2 else "odd"}
           for at in range(4)],
     prompt="Add the two numbers, and answer with the sum alone: {question}",
@@ -452,9 +453,14 @@ def test_a_diagnosis_names_the_cause(shelf: Path, model: str) -> None:
     assert causes == ["verifier.raises", "verifier.reward-outside-rules"]
 
 
-def test_stored_answers_are_verified_again_without_the_model(shelf: Path, model: str) -> None:
+@pytest.mark.parametrize("isolated", ["isolated=True", "isolated=False"])
+def test_stored_answers_are_verified_again_without_the_model(
+    shelf: Path, model: str, isolated: str
+) -> None:
+    text = SHELF.replace("isolated=False", isolated)
+    shelf.write_text(text)
     run = evaluated(shelf, model)
-    shelf.write_text(SHELF.replace('raise ValueError("four is not liked")', "return {'right': 0}"))
+    shelf.write_text(text.replace('raise ValueError("four is not liked")', "return {'right': 0}"))
 
     again = run.reverify()
 
@@ -630,8 +636,7 @@ def test_an_edited_module_that_the_file_imports_is_read_again(
     shelf: Path, model: str, tmp_path: Path
 ) -> None:
     module = tmp_path / "weight_of_shelf.py"
-    text = SHELF.replace("def verify", "async def verify")
-    text = text.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
+    text = SHELF.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
     shelf.write_text(text.replace('{"right": float(answer == str(total)), ', '{"right": W, '))
     module.write_text("W = 0.0\n")
     before = evaluated(shelf, model, limit=1)

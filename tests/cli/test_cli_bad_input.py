@@ -278,6 +278,7 @@ TYPOS: list[tuple[tuple[str, ...], str]] = [
     (("eval", "mcqa", "--settings", "a=1"), "no option --settings: write --set KEY=VALUE"),
     (("eval", "mcqa", "-b", "http://x/v1"), "there is no option -b: write --model vllm:URL"),
     (("eval", "mcqa", "--log-dir", "l"), "there is no option --log-dir: write --output FILE"),
+    (("eval", "mcqa", "--sample-id", "3"), "there is no option --sample-id: write --input FILE"),
     (("eval", "mcqa", "-n", "3"), "there is no option -n: write --limit N"),
     (("profile", "--epochs", "3"), "there is no option --epochs\nhint:"),
     (("version", "--jsn"), "there is no option --jsn; did you mean --json?"),

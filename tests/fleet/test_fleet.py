@@ -87,6 +87,14 @@ def test_an_embedded_fleet_runs_a_rollout_without_a_socket(project: Project) -> 
     assert ports == []
 
 
+def test_a_later_fleet_of_the_same_process_runs_the_edited_file(project: Project) -> None:
+    before = asyncio.run(ran(project.load()))
+    project.environment(ENVIRONMENT_APP.replace("float(right)", "0.25 * right"))
+    after = asyncio.run(ran(project.load()))
+
+    assert (before["reward"], after["reward"]) == (1.0, 0.25)
+
+
 def test_a_fleet_of_processes_serves_its_embedded_servers_to_commands_beside_it(
     project: Project,
 ) -> None:

@@ -36,6 +36,7 @@ from palestra.api.run_environments import unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
+from palestra.fleet import forget_imported
 from palestra.rollouts import (
     Begun,
     Checked,
@@ -311,14 +312,16 @@ class _VerifyingEnvironment:
 def _environment(args: ReverifyArgs, overrides: list[str], report: Tell) -> _VerifyingEnvironment:
     environment = args.environment
     has_configs = any("config_paths" in item for item in overrides)
-    is_file = environment is not None and NamedFile.parse(environment) is not None
-    if environment is None or (has_configs and not is_file):
+    file = None if environment is None else NamedFile.parse(environment)
+    if environment is None or (has_configs and file is None):
         return _VerifyingEnvironment({}, environment)
-    own_data = args.inputs if is_file and has_raw_inputs(args) else None
+    own_data = args.inputs if file is not None and has_raw_inputs(args) else None
+    if file is not None:
+        forget_imported(file.path)
     target = find_target(EvalArgs(target=environment, input=own_data), overrides, report)
     if own_data is not None and target.empty:
         raise InputDataError(target.empty)
-    rows = tuple(target.rows or ()) if is_file else ()
+    rows = tuple(target.rows or ()) if file is not None else ()
     if has_configs:  # the file's own servers, beside those of the configs
         return _VerifyingEnvironment({**target.extra}, next(iter(target.extra)), rows)
     name = (

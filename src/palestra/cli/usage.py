@@ -32,6 +32,7 @@ _OF_OTHERS: Final[Mapping[str, str]] = {
     "--model-base-url": "--model vllm:URL",
     "--num-examples": "--limit N",
     "--rollouts-per-example": "--repeats N",
+    "--sample-id": "--input FILE, a file with the rows of these tasks",
     "--max-concurrent": "--concurrency N",
     "--max-tokens": "--max-output-tokens N",
     "--settings": "--set KEY=VALUE",

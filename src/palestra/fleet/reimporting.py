@@ -1,6 +1,7 @@
 """Import an author's files again after they were edited, in a process that goes on: a notebook."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -15,7 +16,7 @@ _DIGEST: Final = "__palestra_digest__"
 
 def remember_imported(path: Path) -> None:
     """Note in the modules that the file at `path` imports which text they were imported from."""
-    for module, digest in _imported_by(path):
+    for module, digest in _imported_of(OwnCode.of_file(path)):
         vars(module).setdefault(_DIGEST, digest)
 
 
@@ -25,18 +26,31 @@ def forget_imported(file: str) -> None:
     When a module of the author that it imports has been edited, all of them are forgotten, because
     those that import the edited one hold parts of it.
     """
-    modules = _imported_by(Path(file).absolute())
-    has_changed = any(vars(module).get(_DIGEST, digest) != digest for module, digest in modules)
-    for module, _digest in modules:
-        if has_changed or module.__name__.startswith(USER_MODULES):
-            sys.modules.pop(module.__name__, None)
+    modules = _imported_of(OwnCode.of_file(Path(file).absolute()))
+    has_changed = _has_changed(modules)
+    _forget(m for m, _ in modules if has_changed or m.__name__.startswith(USER_MODULES))
 
 
-def _imported_by(path: Path) -> list[tuple[ModuleType, str]]:
-    """Return the module of the file at `path`, the author's modules that it imports, and the digests
-    that their files have now; of those that are imported.
+def forget_edited(code: OwnCode) -> None:
+    """Forget the modules of an author's code, so that they are read again, when the file of one of
+    them has been edited since it was imported.
     """
-    code = OwnCode.of_file(path)
+    modules = _imported_of(code)
+    if _has_changed(modules):
+        _forget(module for module, _ in modules)
+
+
+def _has_changed(modules: Iterable[tuple[ModuleType, str]]) -> bool:
+    return any(vars(module).get(_DIGEST, digest) != digest for module, digest in modules)
+
+
+def _forget(modules: Iterable[ModuleType]) -> None:
+    for module in modules:
+        sys.modules.pop(module.__name__, None)
+
+
+def _imported_of(code: OwnCode) -> list[tuple[ModuleType, str]]:
+    """Return the modules of the code that are imported, with the digests that their files have now."""
     digests = {str(file): code.digests[name] for name, file in code.paths.items()}
     return [
         (module, digests[file])
