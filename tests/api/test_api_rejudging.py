@@ -19,6 +19,7 @@ JUDGED = """
 from palestra import Environment
 
 class Judged(Environment):
+    isolated = False  # a worker takes a second to start, and is no part of what is tested
     data = [{"question": "2+2?", "a": "4"}]
     prompt = "{question}"
 

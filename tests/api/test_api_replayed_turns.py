@@ -15,6 +15,7 @@ GUESS = """
 from palestra import Environment
 
 class Guess(Environment):
+    isolated = False  # a worker takes a second to start, and is no part of what is tested
     data = [{"number": 7}, {"number": 12}]
     prompt = "Guess my number."
     max_turns = 3
