@@ -468,6 +468,27 @@ def test_stored_answers_are_verified_again_without_the_model(
     assert again.output == run.path.with_name("rollouts_reverified.jsonl")
 
 
+def test_a_verification_again_reads_the_data_of_the_file_again(
+    shelf: Path, model: str, tmp_path: Path
+) -> None:
+    right = tmp_path / "right.txt"
+    right.write_text("0.0")
+    text = SHELF.replace("from palestra", "from pathlib import Path\nfrom palestra", 1)
+    text = (
+        text.replace("float(answer == str(total))", "W")
+        + f"W = float(Path({str(right)!r}).read_text())\n"
+    )
+    shelf.write_text(text)
+    run = evaluated(shelf, model, limit=1)
+    right.write_text("1.0")
+
+    again = run.reverify()
+
+    [row] = map(json.loads, again.output.read_text().splitlines())
+    assert [rollout.components["right"] for rollout in run.rollouts()] == [0.0]
+    assert row["reward_components"]["right"] == 1.0
+
+
 def test_one_rollout_alone_is_verified_again(shelf: Path, model: str) -> None:
     run = evaluated(shelf, model)
 
@@ -647,6 +668,27 @@ def test_an_edited_module_that_the_file_imports_is_read_again(
         for run in (before, evaluated(shelf, model, limit=1))
     ]
     assert rewards == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("isolated", ["isolated=True", "isolated=False"])
+def test_environments_of_two_folders_use_the_modules_beside_them(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = SHELF.replace("isolated=False", isolated)
+    text = text.replace("from palestra", "from weight_of_shelf import W\nfrom palestra", 1)
+    files = {weight: tmp_path / f"{weight}" / "shelf.py" for weight in (1.0, 0.5)}
+    for weight, file in files.items():
+        file.parent.mkdir()
+        file.write_text(text.replace('{"right": float(answer == str(total)), ', '{"right": W, '))
+        file.with_name("weight_of_shelf.py").write_text(f"W = {weight}\n")
+
+    rewards = [
+        rollout.components["right"]
+        for weight in (1.0, 0.5, 1.0)
+        for rollout in evaluated(files[weight], model, limit=1).rollouts()
+    ]
+    assert rewards == [1.0, 0.5, 1.0]
 
 
 def test_a_function_of_a_file_is_an_environment(shelf: Path, model: str) -> None:

@@ -103,6 +103,16 @@ def test_eval_profile_report_and_diagnose_name_the_same_remedy(
     assert clause in report
 
 
+def test_each_remedy_has_a_line_of_its_own(world: World, fake: FakeEndpoint) -> None:
+    fake.before_answer = lambda asked: setattr(fake, "status", 400 if asked == 1 else 200)
+    world.write("my_env.py", BROKEN)
+    done = world.run("palestra", *evaluated(fake), "--concurrency", "1")
+
+    hint = done.err[done.err.index("hint: ") :].splitlines()
+    assert hint[0].endswith("out/h_failures.jsonl has the reason of each failed rollout")
+    assert [line.split()[:2] for line in hint[1:]] == [["once", "the"], ["1", "needs"]]
+
+
 def test_the_answers_of_a_killed_run_are_in_one_of_its_two_files(
     world: World, fake: FakeEndpoint
 ) -> None:
@@ -191,7 +201,7 @@ def test_a_function_named_verify_is_called_by_its_file(world: World, fake: FakeE
     assert "verify" not in done.out
 
 
-def test_diagnose_advises_no_resume_that_changed_code_will_refuse(
+def test_diagnose_says_which_changed_file_a_resume_would_be_refused_for(
     world: World, fake: FakeEndpoint
 ) -> None:
     stuck = threading.Event()
@@ -207,9 +217,8 @@ def test_diagnose_advises_no_resume_that_changed_code_will_refuse(
 
     after = world.run("palestra", "diagnose", "out/h.jsonl")
 
-    changed = "code.my_env.my_env.py: it has changed since"
-    assert "cache.unfinished" in before.out
-    assert changed not in before.out
-    assert "cache.settings-changed" in after.out
-    assert f"(refused while the code differs: {changed})" in after.out
-    assert changed in world.run("palestra", *evaluated(fake), "--resume").refused()
+    refusal = "but is refused with the changed code of my_env (my_env.py)\n"
+    resumed = world.run("palestra", *evaluated(fake), "--resume")
+    assert refusal not in before.out
+    assert refusal in after.out
+    assert "code.my_env.my_env.py: it has changed since" in resumed.refused()

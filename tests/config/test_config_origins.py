@@ -28,11 +28,11 @@ def test_a_secret_is_traced_to_the_line_of_its_key(world: World) -> None:
     env_file = world.write(
         "env.yaml", "policy_base_url: http://localhost:8000/v1\npolicy_api_key: x\n"
     )
-    in_file = world.load_text(FLEET).instance("policy_model")
-    typed = world.load_text(FLEET, "++policy_api_key=y").instance("policy_model")
+    in_file = world.load_text(FLEET)
+    typed = world.load_text(FLEET, "++policy_api_key=y")
 
-    assert in_file.origins_of_secrets() == [f"policy_api_key ({env_file}:2)"]
-    assert typed.origins_of_secrets() == ["policy_api_key (command line)"]
+    assert in_file.origins_of_secrets("policy_model") == [f"policy_api_key ({env_file}:2)"]
+    assert typed.origins_of_secrets("policy_model") == ["policy_api_key (command line)"]
 
 
 @pytest.mark.parametrize(

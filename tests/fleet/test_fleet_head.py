@@ -20,12 +20,14 @@ from palestra.config import ResolvedConfig
 from palestra.errors import ConfigError, ServerDied
 from palestra.fleet import (
     AttachedFleet,
+    ConfigOrigins,
     Fleet,
     HeadAddress,
     InstanceState,
     NoFleet,
     attach,
     check_head_port,
+    config_origins,
     head_server,
     probe,
     summary_line,
@@ -128,6 +130,50 @@ def test_a_head_with_a_token_answers_only_who_knows_it(project: Project) -> None
             return len(fleet.instances), reply.status
 
     assert asyncio.run(asked()) == (1, 401)
+
+
+def test_the_head_tells_where_its_secrets_came_from(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = X_ALONE + "y:\n  _inherit_from: z\nz:\n  resources_servers:\n    x: {}\n"
+    policy = (
+        "policy_model:\n  responses_api_models:\n    openai_model:\n      openai_api_key: k\n"
+        "      openai_base_url: http://127.0.0.1:1/v1\n      openai_model: m\n"
+    )
+    config = project.load(taken + policy, ANY_PORT, "++fleet_token=tok-1234567890")
+    file = "resources_servers/x/configs/x.yaml"
+
+    async def asked() -> tuple[ConfigOrigins, ConfigOrigins]:
+        async with headed(config) as (run, http):
+            fleet = await attach(HeadAddress(run.host, run.port, "tok-1234567890"), http)
+            project.write(file, "")  # what it was started with counts
+            told = await config_origins(fleet, http)
+            return told, await config_origins(replace(fleet, address=address(run)), http)
+
+    told, without_token = asyncio.run(asked())
+
+    assert told.of_secrets("policy_model") == [f"openai_api_key ({file}:14)"]
+    assert told.takers_from_here() == {"z": f"{file}:7: y._inherit_from"}
+    assert without_token == ConfigOrigins()
+    monkeypatch.chdir("/")
+    assert told.of_secrets("policy_model") == [f"openai_api_key ({file}:14) in {project.path}"]
+
+
+def test_a_head_that_tells_no_origins_is_no_fault(project: Project) -> None:
+    """As that of an earlier version."""
+
+    async def asked() -> ConfigOrigins:
+        head = FastAPI()
+        sock = listen("127.0.0.1", 0)
+        http = HttpClient()
+        try:
+            async with serving(head, sock):
+                place = HeadAddress("127.0.0.1", sock.getsockname()[1])
+                return await config_origins(AttachedFleet(place, "", ()), http)
+        finally:
+            await http.aclose()
+
+    assert asyncio.run(asked()) == ConfigOrigins()
 
 
 def test_a_fleet_that_listens_everywhere_is_announced_where_it_can_be_called(

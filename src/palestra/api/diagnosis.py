@@ -24,7 +24,7 @@ from palestra.doctor import Diagnosis
 from palestra.doctor import diagnose as diagnose_run
 from palestra.errors import InputDataError, PalestraError
 from palestra.fleet import code_digests
-from palestra.rollouts import Manifest, differences, servers_in
+from palestra.rollouts import Manifest, servers_in
 from palestra.schema import JsonDict
 from palestra.settings import existing_paths, load
 
@@ -116,16 +116,21 @@ def request_models(manifest: Manifest) -> Mapping[str, Sequence[RowEndpoint]]:
 
 
 def code_changes(manifest: Manifest) -> Sequence[str]:
-    """Return the differences between the code of a run's servers and what is on disk now, one line
-    each. None of a server whose code is not found here.
+    """Return the files of a run's servers that have changed since the run began, as far as they are
+    found from here. Another folder, or another `sys.path`, may hide a file: one that is not found
+    has not changed.
     """
     try:
         codes = code_digests(_config_of(manifest))
-    except PalestraError:
+    except (PalestraError, OSError):
         return ()
     recorded = manifest.semantics.get("code") or {}
-    was = {name: digests for name, digests in recorded.items() if name in codes}
-    return differences(was, {name: codes[name] for name in was}, "code")
+    return [
+        f"{server} ({name})"
+        for server, digests in recorded.items()
+        for name, digest in digests.items()
+        if codes.get(server, {}).get(name, digest) != digest
+    ]
 
 
 def _config_of(manifest: Manifest) -> ResolvedConfig:

@@ -218,7 +218,7 @@ async def find(
             origins = await config_origins(running, http)
             runs = config_from_tree(yaml.safe_load(running.config_yaml) or {})
             fleet = RunningFleet(
-                config=replace(runs, takers=origins.takers),
+                config=replace(runs, takers=origins.takers_from_here()),
                 attached=running,
                 http=http,
                 own=config,

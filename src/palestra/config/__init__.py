@@ -87,7 +87,9 @@ from palestra.config.resolved import (
     ResolvedConfig,
     ServerRef,
     ServerType,
+    SettingPlace,
     dump_yaml,
+    place_texts,
 )
 from palestra.config.settings import settings_from
 from palestra.config.tree import ConfigTree
@@ -117,6 +119,7 @@ __all__ = [
     "SearchPaths",
     "ServerRef",
     "ServerType",
+    "SettingPlace",
     "allocate_ports",
     "apply_overrides",
     "capture_settings",
@@ -153,6 +156,7 @@ __all__ = [
     "nearest_name",
     "parse_overrides",
     "parse_yaml",
+    "place_texts",
     "port_range",
     "project_root",
     "raise_problems",

@@ -15,7 +15,7 @@ from palestra.config.paths import PACKAGE_ROOT
 from palestra.config.problems import did_you_mean, located
 from palestra.config.redact import is_secret_name, redact, secrets_in
 from palestra.config.tree import ConfigTree
-from palestra.config.yaml_text import line_at, write_yaml
+from palestra.config.yaml_text import lines_at, write_yaml
 from palestra.errors import ConfigError, Problem
 from palestra.system import file_and_line
 
@@ -48,6 +48,34 @@ class ServerRef:
 
     type: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettingPlace:
+    """Where a setting is written: its key, and the file with the path of keys there. Without a file,
+    it is on the command line.
+    """
+
+    key: str
+    file: Path | None
+    steps: Sequence[Any]
+
+
+def place_texts(places: Sequence[SettingPlace]) -> list[str]:
+    """Return the places for messages, such as `policy_api_key (env.yaml:2)`. Each file is read once,
+    for the lines.
+    """
+    keys_in: dict[Path, list[Sequence[Any]]] = {}
+    for place in places:
+        if place.file is not None:
+            keys_in.setdefault(place.file, []).append(place.steps)
+    lines = {file: iter(lines_at(file, keys)) for file, keys in keys_in.items()}
+    return [
+        f"{place.key} (command line)"
+        if place.file is None
+        else f"{place.key} ({file_and_line(place.file, next(lines[place.file]))})"
+        for place in places
+    ]
 
 
 @dataclass(frozen=True)
@@ -112,29 +140,19 @@ class InstanceConfig:
         """Return the names of the instances of `server_type` that the settings refer to."""
         return tuple(ref.name for ref in self.refs if ref.type == server_type)
 
-    def origins_of_secrets(self) -> list[str]:
-        """Return where the secrets among the settings come from, as far as it is known: a key with a
-        file and its line, or with the command line.
-        """
+    def places_of_secrets(self) -> list[SettingPlace]:
+        """Return where the secrets among the settings come from, as far as it is known."""
         keys = [key for key, value in self.settings.items() if value and is_secret_name(key)]
-        return [origin for key in keys if (origin := self._origin_of(key))]
+        return [place for key in keys if (place := self._place_of(key)) is not None]
 
-    def _origin_of(self, key: str) -> str:
+    def _place_of(self, key: str) -> SettingPlace | None:
         if key in self.setting_references:
-            file, other_key = self.setting_references[key]
-            steps: Sequence[Any] = other_key.split(".")
-        else:
-            path = self.setting_files.get(key)
-            if path is None or path.is_relative_to(PACKAGE_ROOT):
-                return ""
-            file, other_key, steps = (
-                str(path),
-                key,
-                (self.name, self.type, self.implementation, key),
-            )
-        if not file:
-            return f"{other_key} (command line)"
-        return f"{other_key} ({file_and_line(Path(file), line_at(Path(file), steps))})"
+            file, referenced = self.setting_references[key]
+            return SettingPlace(referenced, Path(file) if file else None, referenced.split("."))
+        path = self.setting_files.get(key)
+        if path is None or path.is_relative_to(PACKAGE_ROOT):
+            return None
+        return SettingPlace(key, path, (self.name, self.type, self.implementation, key))
 
     @property
     def is_shipped(self) -> bool:
@@ -177,11 +195,11 @@ class ResolvedConfig:
         return tuple(i for i in self.instances.values() if i.type == server_type)
 
     def origins_of_secrets(self, name: str) -> Sequence[str]:
-        """Return where the secrets of the instance `name` come from, as `InstanceConfig` tells it;
-        nothing without that instance.
+        """Return where the secrets of the instance `name` come from, for messages; nothing where it
+        is not known.
         """
         instance = self.instances.get(name)
-        return instance.origins_of_secrets() if instance is not None else ()
+        return place_texts(instance.places_of_secrets()) if instance is not None else ()
 
     @cached_property
     def secrets(self) -> frozenset[str]:

@@ -93,29 +93,40 @@ def line_at(path: Path, steps: Sequence[Any]) -> int | None:
     When the key is missing: the line of the mapping that should have it. None: there are no steps,
     or the file cannot be read or is no mapping in YAML, such as an environment in one Python file.
     """
+    return lines_at(path, [steps])[0]
+
+
+def lines_at(path: Path, keys: Sequence[Sequence[Any]]) -> list[int | None]:
+    """Return the line of each of some keys of one file like `line_at`. The file is read once."""
+    unknown: list[int | None] = [None] * len(keys)
     if path.suffix == ".py":
-        return None
+        return unknown
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        return None
-    return line_in(text, steps)
+        return unknown
+    return lines_in(text, keys)
 
 
 def line_in(text: str, steps: Sequence[Any]) -> int | None:
     """Return the line like `line_at`, in the text of a file."""
+    return lines_in(text, [steps])[0]
+
+
+def lines_in(text: str, keys: Sequence[Sequence[Any]]) -> list[int | None]:
+    """Return the lines like `lines_at`, in the text of a file."""
     import yaml
 
-    if not steps:
-        return None
     try:
         loader = _loader()(text)
         try:
-            return line_below(loader.get_single_node(), steps, loader.construct_object)
+            node, value_of = loader.get_single_node(), loader.construct_object
+            return [line_below(node, steps, value_of) if steps else None for steps in keys]
         finally:
             loader.dispose()
     except (yaml.YAMLError, RecursionError, ValueError):
-        return None  # not YAML any more, or a number or a tag that PyYAML does not know
+        # not YAML any more, or a number or a tag that PyYAML does not know
+        return [None] * len(keys)
 
 
 def write_yaml(tree: Any) -> str:

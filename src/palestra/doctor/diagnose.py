@@ -20,10 +20,10 @@ from palestra.doctor.diagnosis import Diagnosis
 from palestra.doctor.findings import Finding, Quote
 from palestra.doctor.locating import LocatedFiles, locate, outputs_named, ray_log_of
 from palestra.doctor.logs import read_log
-from palestra.doctor.outputs import RunReading, read_run
+from palestra.doctor.outputs import CodeChanges, RunReading, read_run, unchanged
 from palestra.doctor.quoting import quote_fields
 from palestra.doctor.reading import LogObservation, LogReading, Rank
-from palestra.doctor.staleness import CodeChanges, changed_code, stale_inputs
+from palestra.doctor.staleness import stale_inputs
 from palestra.errors import InputDataError, Layer
 from palestra.rollouts import Manifest
 from palestra.schema import the_command
@@ -78,22 +78,21 @@ def diagnose(
     sources: tuple[Path, ...] = (),
     logs: tuple[Path, ...] = (),
     doors_of: DoorsOf | None = None,
-    code_changes: CodeChanges | None = None,
+    code_changes: CodeChanges = unchanged,
 ) -> Diagnosis:
     """Return what went wrong with `subject_name`: an output or its stem, a folder, a log, a Slurm
     job.
 
     `sources`: the input files, if the run does not record them. `logs`: additional logs.
-    `code_changes`: what has changed in the code of a run's servers. Raises BadInput: `subject_name` is no run. Raises InputDataError: a file cannot be read.
+    `code_changes`: the files of a run's servers that have changed since the run began. Raises
+    BadInput: `subject_name` is no run. Raises InputDataError: a file cannot be read.
     """
     subject = locate(subject_name, folder=folder)
     try:
-        log_readings, runs = _read_files(subject, logs, folder, table)
+        log_readings, runs = _read_files(subject, logs, folder, table, code_changes)
         observations = [*(subject.job.observations if subject.job else ())]
         for run in runs:
             observations += stale_inputs(run, sources)
-            if code_changes and (observation := changed_code(run, code_changes)):
-                observations.append(observation)
         rows = [observation for run in runs for observation in run.observations]
         for log in log_readings:
             observations += _as_recorded(log.observations, rows)
@@ -104,7 +103,11 @@ def diagnose(
 
 
 def _read_files(
-    subject: LocatedFiles, logs: tuple[Path, ...], folder: Path, table: SignatureTable
+    subject: LocatedFiles,
+    logs: tuple[Path, ...],
+    folder: Path,
+    table: SignatureTable,
+    code_changes: CodeChanges,
 ) -> tuple[list[LogReading], list[RunReading]]:
     log_readings = [read_log(path, table) for path in dict.fromkeys((*subject.logs, *logs))]
     if ray := ray_log_of(observation for log in log_readings for observation in log.observations):
@@ -114,7 +117,7 @@ def _read_files(
         search_folder = subject.job.folder if subject.job and subject.job.folder else folder
         for output in outputs_named(log.path, log.outputs, folder=search_folder):
             outputs[output.absolute()] = None
-    return log_readings, [read_run(output) for output in outputs]
+    return log_readings, [read_run(output, code_changes) for output in outputs]
 
 
 def _as_recorded(

@@ -1,6 +1,6 @@
 """Read the files of a run: how its rollouts ended, and whether the files match each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,11 +88,19 @@ class RunReading:
     """Whether the files are those of a re-verification. It has no manifest of a run, and its failures
     have no further attempts.
     """
-    is_to_resume: bool = False
-    """Whether a resume runs some of its rollouts, and no command does now."""
 
 
-def read_run(output: Path) -> RunReading:
+CodeChanges = Callable[[Manifest], Sequence[str]]
+"""Returns the files of the code of a run's servers that have changed since the run began, as far as
+known: the server and the name of the file."""
+
+
+def unchanged(_manifest: Manifest) -> Sequence[str]:
+    """Return nothing: a `CodeChanges` that knows of no code."""
+    return ()
+
+
+def read_run(output: Path, code_changes: CodeChanges = unchanged) -> RunReading:
     """Read the files of the run at `output`. Raises OSError: a file cannot be read."""
     paths = RunPaths(output)
     run = RunReading(
@@ -114,10 +122,11 @@ def read_run(output: Path) -> RunReading:
         run.observations.append(absence)
     if not run.is_reverified:
         unscored = attempts.unscored(scored=scored, missing=untried)
-        helping = _without_resume(unscored) if run.counts.running else unscored
-        run.counts.what_helps = helping.what_helps()
-        resumed = (Remedy.RESUME, Remedy.MORE_ATTEMPTS)
-        run.is_to_resume = not run.counts.running and any(map(unscored.counts.get, resumed))
+        if run.counts.running:
+            unscored = _without_resume(unscored)
+        elif unscored.has_resume and run.manifest is not None:
+            unscored = replace(unscored, changed_code=code_changes(run.manifest))
+        run.counts.what_helps = unscored.what_helps()
     return run
 
 

@@ -6,7 +6,7 @@ goes wrong.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ import orjson
 from palestra.doctor.findings import Quote, quote
 from palestra.doctor.outputs import RunReading, modified
 from palestra.doctor.reading import LogObservation, Rank, json_rows
-from palestra.rollouts import Manifest
 from palestra.schema import (
     AGENT_REF,
     CREATE_PARAMS,
@@ -25,9 +24,6 @@ from palestra.schema import (
     JsonObject,
 )
 
-CodeChanges = Callable[[Manifest], Sequence[str]]
-"""Returns one line for each file of the code of a run's servers that is not as it was when the run
-began, as far as known."""
 MOST_COMPARED: Final = 500
 """Largest number of result rows that are compared with their materialized inputs."""
 _MADE_BY_THE_RUN: Final = frozenset({AGENT_REF, ROLLOUT_INDEX, TASK_INDEX})
@@ -42,21 +38,6 @@ def stale_inputs(run: RunReading, sources: tuple[Path, ...]) -> list[LogObservat
     present = [path for path in sources or input_paths if path.is_file()]
     candidates = [_against_sources(run, present), _against_results(run)]
     return [observation for observation in candidates if observation is not None]
-
-
-def changed_code(run: RunReading, changes_of: CodeChanges) -> LogObservation | None:
-    """Return an observation when a resume of the run would be refused, because its servers have other
-    code now. What helps says it, too.
-    """
-    if run.manifest is None or not run.is_to_resume:
-        return None
-    changes = changes_of(run.manifest)
-    if not changes:
-        return None
-    run.counts.what_helps += f" (refused while the code differs: {'; '.join(changes)})"
-    quotes = tuple(quote(run.paths.manifest, change) for change in changes)
-    text = f"the run was made from something else: {'; '.join(changes)}"
-    return LogObservation(text, quotes, Rank.FAILURE, cause="cache.settings-changed")
 
 
 def _against_sources(run: RunReading, sources: list[Path]) -> LogObservation | None:

@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Final, Self, final
 
+import msgspec
 import orjson
 
-from palestra.config import ResolvedConfig, ServerType
+from palestra.config import ResolvedConfig, ServerType, place_texts
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -114,30 +117,49 @@ class ConfigOrigins:
     """Where the settings of a fleet came from, which its configuration in YAML does not tell.
 
     `takers`: the blocks that are gone, as in `ResolvedConfig`. `secrets`: for each server the places
-    of its secrets, where they are known.
+    of its secrets, where they are known. `folder`: the fleet's, in which relative paths are.
     """
 
     takers: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folder: str = ""
 
     @classmethod
     def of(cls, config: ResolvedConfig) -> Self:
-        """Return the origins of `config`. Reads its files, because it tells their lines."""
-        found = {name: config.origins_of_secrets(name) for name in config.instances}
-        return cls(config.takers, {name: origins for name, origins in found.items() if origins})
+        """Return the origins of `config`, now. Reads its files, because it tells their lines."""
+        places = {name: server.places_of_secrets() for name, server in config.instances.items()}
+        texts = iter(place_texts(list(chain.from_iterable(places.values()))))
+        secrets = {name: list(islice(texts, len(ours))) for name, ours in places.items() if ours}
+        return cls(config.takers, secrets, str(Path.cwd()))
+
+    def masked(self, mask: Callable[[str], str]) -> JsonDict:
+        """Return the fields for the head server's `ORIGINS_PATH`."""
+        return {
+            "takers": {name: mask(place) for name, place in self.takers.items()},
+            "secrets": {name: list(map(mask, places)) for name, places in self.secrets.items()},
+            "folder": self.folder,
+        }
 
     def of_secrets(self, server: str) -> Sequence[str]:
         """Return where the secrets of `server` come from; nothing where it is not known."""
-        return self.secrets.get(server, ())
+        return [self._from_here(place) for place in self.secrets.get(server, ())]
+
+    def takers_from_here(self) -> dict[str, str]:
+        """Return `takers` for a message of this process."""
+        return {name: self._from_here(place) for name, place in self.takers.items()}
+
+    def _from_here(self, place: str) -> str:
+        return place if self.folder == str(Path.cwd()) else f"{place} in {self.folder}"
 
 
 async def config_origins(fleet: AttachedFleet, http: HttpTransport) -> ConfigOrigins:
-    """Return where the settings of `fleet` came from."""
-    answer = await _get(http, fleet.address, ORIGINS_PATH)
+    """Return where the settings of `fleet` came from; nothing when its head does not tell it, as that
+    of an earlier version.
+    """
     try:
-        return ConfigOrigins(answer["takers"], answer["secrets"])
-    except (KeyError, TypeError):
-        return ConfigOrigins()  # a fleet of an earlier version
+        return msgspec.convert(await _get(http, fleet.address, ORIGINS_PATH), ConfigOrigins)
+    except (PalestraError, msgspec.ValidationError):
+        return ConfigOrigins()
 
 
 async def attach(address: HeadAddress, http: HttpTransport) -> AttachedFleet:

@@ -37,7 +37,6 @@ from palestra.fleet.instance import STUCK_AFTER_S, InstanceState, RunningInstanc
 from palestra.fleet.orders import WorkOrder
 from palestra.fleet.own_code import OwnCode
 from palestra.fleet.ray_clusters.place import RayPlace
-from palestra.fleet.reimporting import forget_edited
 from palestra.fleet.remote import await_remote, why_silent
 from palestra.fleet.server_processes import ServerProcesses
 from palestra.fleet.sockets import (
@@ -203,9 +202,6 @@ class Fleet:
     async def _start(self) -> None:
         # Before the servers import it: a file that is edited in between counts as changed.
         self.codes = await asyncio.to_thread(self.codes_on_disk)
-        # A notebook has perhaps imported it before it was edited.
-        for code in self.codes.values():
-            forget_edited(code)
         await self._ray.check(self._tree)
         placed = [
             (instance, placement_of(instance, self._default or EMBEDDED))

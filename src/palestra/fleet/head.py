@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -73,13 +73,16 @@ def head_app(
     added_settings: Callable[[], Mapping[str, str]] = dict,
     blocked: Callable[[], Sequence[BlockedServer]] = tuple,
     code: Callable[[], Mapping[str, LoadedCode]] = dict,
+    origins: ConfigOrigins | None = None,
 ) -> ASGIApp:
     """Return the ASGI app of one fleet's head server. `added_settings`: returns the settings that
     the fleet added to the configuration. `blocked`: returns the servers whose event loops do not
     run. `code`: returns the author's code that each server runs; it is called in a thread.
+    `origins`: where the settings came from.
     """
     app = FastAPI(title="Palestra head server")
     mask = Redactor(config.secrets)
+    known_origins = (origins or ConfigOrigins()).masked(mask)
 
     @app.get("/")
     async def status() -> dict[str, str]:
@@ -106,9 +109,8 @@ def head_app(
         return JSONResponse({name: server.as_json() for name, server in loaded.items()})
 
     @app.get(ORIGINS_PATH, response_model=JsonDict)
-    async def origins() -> JSONResponse:
-        # It reads the configuration's files.
-        return JSONResponse(asdict(await asyncio.to_thread(ConfigOrigins.of, config)))
+    async def config_origins() -> JSONResponse:
+        return JSONResponse(known_origins)
 
     describe(app, lambda document: complete_document(document, {401, 500}))
 
@@ -154,6 +156,8 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         started=time.time(),
         folder=str(Path.cwd()),
     )
+    # The lines of now: the files may change while the fleet runs.
+    origins = await asyncio.to_thread(ConfigOrigins.of, fleet.config)
     app = head_app(
         fleet.config,
         run,
@@ -162,6 +166,7 @@ async def head_server(fleet: Fleet) -> AsyncIterator[RunFile]:
         added_settings=fleet.added_settings,
         blocked=fleet.client.blocked_servers,
         code=partial(_loaded_code, fleet),
+        origins=origins,
     )
     # Before the first answer: whoever finds the head must also find the file that names it.
     write_run_file(run)

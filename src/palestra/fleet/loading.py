@@ -15,8 +15,14 @@ from typing import Any, Final
 from palestra.config import PACKAGE_ROOT, ServerType, did_you_mean
 from palestra.errors import ConfigError
 from palestra.fleet.importing import IMPORTS
-from palestra.fleet.own_code import REPLACED, import_roots
-from palestra.fleet.reimporting import USER_MODULES, remember_imported
+from palestra.fleet.own_code import REPLACED, OwnCode, import_roots
+from palestra.fleet.reimporting import (
+    FOLDERS,
+    USER_MODULES,
+    forget_edited,
+    forget_strangers,
+    remember_code,
+)
 from palestra.fleet.unimportable import unimportable
 from palestra.schema import JsonObject
 from palestra.server import (
@@ -60,9 +66,12 @@ def load_module(path: Path) -> ModuleType:
         if path.is_relative_to(PACKAGE_ROOT):
             relative = path.relative_to(PACKAGE_ROOT).with_suffix("")
             return importlib.import_module(".".join(("palestra", *relative.parts)))
-        with IMPORTS.importing(path):
+        with IMPORTS.importing(path), FOLDERS.first(path):
+            code = OwnCode.of_file(path)
+            forget_edited(code, path)
+            forget_strangers(code)
             module = _load_foreign(path)
-            remember_imported(path)
+            remember_code(module, code)
             return module
     except ConfigError:
         raise
@@ -229,11 +238,7 @@ def _not_extended(subjects: Mapping[str, Any]) -> list[str]:
 
 def _load_foreign(path: Path) -> ModuleType:
     """Import a user's file. Its project root is importable, as in the user's own tests."""
-    roots = import_roots(path)
-    root = Path(roots[-1])
-    for entry in roots:
-        if entry not in sys.path:
-            sys.path.append(entry)
+    root = Path(import_roots(path)[-1])
     importlib.import_module(ALIASES).install()
     if (foreign := _by_package_name(path, root)) is not None:
         return foreign

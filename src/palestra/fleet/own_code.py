@@ -9,7 +9,7 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -29,6 +29,17 @@ def import_roots(path: Path) -> tuple[str, str]:
     path = path.resolve()
     root = path.parents[2] if len(path.parents) > 2 else path.parent
     return str(path.parent), str(root)
+
+
+def search_path(files: Iterable[Path]) -> list[str]:
+    """Return the folders in which an author's files find modules, in this order: what is installed,
+    what is beside the files, the rest of `sys.path`. The files of another author may have added their
+    folders to that.
+    """
+    roots = dict.fromkeys(root for file in files for root in import_roots(file))
+    others = [entry for entry in sys.path if entry not in roots]
+    installed = [entry for entry in others if entry and not _is_own(Path(entry))]
+    return [*installed, *roots, *(entry for entry in others if entry not in installed)]
 
 
 @final
@@ -99,12 +110,12 @@ def _counts(path: Path) -> bool:
 def _imported_by(files: Mapping[str, Path]) -> dict[str, Path]:
     """Return the author's modules that `files` import, directly or not, by their names."""
     visited = {file.resolve() for file in files.values()}
-    roots = list(dict.fromkeys(root for file in files.values() for root in import_roots(file)))
+    path = search_path(files.values())
     modules: dict[str, Path] = {}
     pending = [("", file) for file in files.values()]
     while pending and len(modules) < MOST_MODULES:
         importer, file = pending.pop(0)
-        for name, module in _modules_in(file, importer, roots):
+        for name, module in _modules_in(file, importer, path):
             if module not in visited and _is_own(module):
                 visited.add(module)
                 modules[name] = module
@@ -112,10 +123,10 @@ def _imported_by(files: Mapping[str, Path]) -> dict[str, Path]:
     return modules
 
 
-def _modules_in(file: Path, importer: str, roots: list[str]) -> Iterator[tuple[str, Path]]:
+def _modules_in(file: Path, importer: str, path: list[str]) -> Iterator[tuple[str, Path]]:
     """Yield the names and files of the modules that `file` imports; none when it cannot be parsed.
 
-    `importer`: the name by which `file` was imported.
+    `importer`: the name by which `file` was imported. `path`: the folders to search.
     """
     try:
         tree = ast.parse(file.read_bytes())
@@ -124,7 +135,7 @@ def _modules_in(file: Path, importer: str, roots: list[str]) -> Iterator[tuple[s
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _files_of(alias.name.split("."), [*sys.path, *roots])
+                yield from _files_of(alias.name.split("."), path)
         elif isinstance(node, ast.ImportFrom):
             parts = node.module.split(".") if node.module else []
             for alias in node.names:
@@ -133,7 +144,7 @@ def _modules_in(file: Path, importer: str, roots: list[str]) -> Iterator[tuple[s
                     prefix = f"{importer}{'.' * node.level}"
                     yield from _files_of([*parts, alias.name], [folder], prefix)
                 else:
-                    yield from _files_of([*parts, alias.name], [*sys.path, *roots])
+                    yield from _files_of([*parts, alias.name], path)
 
 
 def _files_of(parts: list[str], path: list[str], prefix: str = "") -> Iterator[tuple[str, Path]]:
@@ -146,7 +157,9 @@ def _files_of(parts: list[str], path: list[str], prefix: str = "") -> Iterator[t
         return
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
-        spec = PathFinder.find_spec(name, path) if path else None
+        # By its last name: the whole one of a folder without __init__.py is looked up among what is
+        # imported, and nothing of it is.
+        spec = PathFinder.find_spec(parts[count - 1], path) if path else None
         if spec is None:
             return
         if spec.has_location and spec.origin is not None and spec.origin.endswith(".py"):

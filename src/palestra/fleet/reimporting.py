@@ -1,59 +1,128 @@
 """Import an author's files again after they were edited, in a process that goes on: a notebook."""
 
+import contextlib
+import importlib
+import importlib.util
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, final
 
-from palestra.fleet.own_code import OwnCode
+from palestra.fleet.own_code import OwnCode, import_roots, search_path
 
 USER_MODULES: Final = "palestra_user_"
 """The beginning of the names under which servers import files."""
-_DIGEST: Final = "__palestra_digest__"
-"""The attribute of an imported module that holds the digest of its file."""
+_DIGESTS: Final = "__palestra_digests__"
+"""The attribute of a file's module that holds the digests of the file, and of the author's modules that
+it imports, from before its import."""
 
 
-def remember_imported(path: Path) -> None:
-    """Note in the modules that the file at `path` imports which text they were imported from."""
-    for module, digest in _imported_of(OwnCode.of_file(path)):
-        vars(module).setdefault(_DIGEST, digest)
+def forget_edited(code: OwnCode, path: Path) -> None:
+    """Forget the modules of an author's code, so that they are read again, when it has been edited
+    since the file at `path` was imported. All of them, because those that import an edited one hold
+    parts of it.
+    """
+    modules = _imported_of(code)
+    for module in modules.values():
+        digests = vars(module).get(_DIGESTS, code.digests)
+        if _is_of(module, path) and digests != code.digests:
+            _forget([*modules, *digests])  # also those whose files are gone
+
+
+def forget_strangers(code: OwnCode) -> None:
+    """Forget modules by whose names this code means other files: those of another author."""
+    _forget(
+        name
+        for name, path in code.paths.items()
+        if (file := getattr(sys.modules.get(name), "__file__", None)) is not None
+        and os.path.realpath(file) != os.path.realpath(path)
+    )
+
+
+def remember_code(module: ModuleType, code: OwnCode) -> None:
+    """Note in the module of a file the code that it was imported with. The first note counts."""
+    vars(module).setdefault(_DIGESTS, code.digests)
 
 
 def forget_imported(file: str) -> None:
-    """Forget the module of `file`, so that it is read again: it may have been edited.
-
-    When a module of the author that it imports has been edited, all of them are forgotten, because
-    those that import the edited one hold parts of it.
+    """Forget the module of `file`, so that it is read again: what it reads may have been edited. If its
+    code was, forget the author's modules that it imports, too.
     """
-    modules = _imported_of(OwnCode.of_file(Path(file).absolute()))
-    has_changed = _has_changed(modules)
-    _forget(m for m, _ in modules if has_changed or m.__name__.startswith(USER_MODULES))
+    path = Path(file).resolve()
+    code = OwnCode.of_file(path)
+    forget_edited(code, path)
+    _forget(name for name in _imported_of(code) if name.startswith(USER_MODULES))
 
 
-def forget_edited(code: OwnCode) -> None:
-    """Forget the modules of an author's code, so that they are read again, when the file of one of
-    them has been edited since it was imported.
+@final
+class AuthorsFolders:
+    """The folders that this process has added to `sys.path`, so that authors' files find what is beside
+    them.
     """
-    modules = _imported_of(code)
-    if _has_changed(modules):
-        _forget(module for module, _ in modules)
+
+    def __init__(self) -> None:
+        self._added: list[str] = []
+
+    @contextlib.contextmanager
+    def first(self, path: Path) -> Iterator[None]:
+        """Let imports in the body find what is beside the file at `path`, and imports in its functions
+        later, before what is beside the files of others.
+        """
+        roots, before, ordered = import_roots(path), list(sys.path), search_path([path])
+        sys.path[:] = ordered
+        try:
+            yield
+        finally:
+            # The file itself may have added some.
+            start = sys.path.index(ordered[0]) if ordered[0] in sys.path else 0
+            ahead, behind = sys.path[:start], [e for e in sys.path[start:] if e not in ordered]
+            ours = [root for root in roots if root not in before or root in self._added]
+            others = (entry for entry in self._added if entry in before and entry not in roots)
+            self._added = [*ours, *others]
+            kept = [entry for entry in (*before, *behind) if entry not in self._added]
+            sys.path[:] = [*ahead, *kept, *self._added]
 
 
-def _has_changed(modules: Iterable[tuple[ModuleType, str]]) -> bool:
-    return any(vars(module).get(_DIGEST, digest) != digest for module, digest in modules)
+FOLDERS: Final = AuthorsFolders()
+"""Those of this process."""
 
 
-def _forget(modules: Iterable[ModuleType]) -> None:
-    for module in modules:
-        sys.modules.pop(module.__name__, None)
+def _is_of(module: ModuleType, path: Path) -> bool:
+    return os.path.realpath(str(module.__file__)) == str(path)
 
 
-def _imported_of(code: OwnCode) -> list[tuple[ModuleType, str]]:
-    """Return the modules of the code that are imported, with the digests that their files have now."""
-    digests = {str(file): code.digests[name] for name, file in code.paths.items()}
-    return [
-        (module, digests[file])
-        for module in list(sys.modules.values())
-        if (file := getattr(module, "__file__", None)) in digests
-    ]
+def _forget(names: Iterable[str]) -> None:
+    """Forget modules, and those in them. A name without a module is ignored."""
+    importlib.invalidate_caches()
+    forgotten = {*names}
+    for name in list(sys.modules):
+        if forgotten.isdisjoint(accumulate(name.split("."), "{}.{}".format)):
+            continue
+        module = sys.modules.pop(name)
+        # `from folder import name` would return it all the same.
+        folder, _, last_name = name.rpartition(".")
+        parent = sys.modules.get(folder)
+        if parent is not None and vars(parent).get(last_name) is module:
+            delattr(parent, last_name)
+        # Python takes it for that of a file edited in the same second, if that is as long.
+        if file := getattr(module, "__file__", None):
+            with contextlib.suppress(OSError):
+                Path(importlib.util.cache_from_source(file)).unlink()
+
+
+def _imported_of(code: OwnCode) -> dict[str, ModuleType]:
+    """Return the modules of the code that are imported, by name; never the program itself."""
+    paths = {os.path.realpath(path) for path in code.paths.values()}
+    file_names = {Path(path).name for path in paths}
+    program = sys.modules.get("__main__")
+    return {
+        name: module
+        for name, module in list(sys.modules.items())
+        if module is not program
+        and (file := getattr(module, "__file__", None)) is not None
+        and file.rpartition(os.sep)[2] in file_names
+        and os.path.realpath(file) in paths
+    }

@@ -27,6 +27,8 @@ def closed_boxes(text: str, *, framed: bool = False) -> Iterator[Box]:
 
     `framed`: whether `\fbox{…}` counts as a box too.
     """
+    if r"\boxed" not in text and not (framed and r"\fbox" in text):
+        return  # most texts, and quickly
     open_braces: list[tuple[int, int] | None] = []
     last = -1
     for token in (_BOXED_OR_FRAMED if framed else _BOXED).finditer(text):

@@ -87,6 +87,7 @@ from palestra.rollouts.reverification.files import (
     record_stopped,
     rows_to_verify,
     stopped_rows,
+    unsafe,
     unused_reverified,
 )
 from palestra.rollouts.reverification.modes import Sessions, check_modes
@@ -230,6 +231,7 @@ __all__ = [
     "stopped_rows",
     "unfinished_rollouts",
     "unknown_field",
+    "unsafe",
     "unserved_tools",
     "unused_reverified",
     "verifier_servers",

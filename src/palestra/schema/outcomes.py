@@ -6,7 +6,7 @@ All commands use the remedies of this module.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -128,6 +128,9 @@ _VALUE: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\d+")
 """What differs between messages of one cause: quoted values and numbers."""
 
 
+_MOST_FILES: Final = 3
+
+
 class Remedy(StrEnum):
     """The remedies for a rollout without a score, in the order in which to apply them."""
 
@@ -161,6 +164,14 @@ class Unscored:
     """The command that verifies kept responses; None when unknown."""
     only: Collection[str] = ()
     """The rollouts that the advice is about, such as `17:3`; empty when it is about a whole run."""
+    changed_code: Sequence[str] = ()
+    """The files of the run's servers that have changed since the run began. A resume is refused then,
+    unless servers that run already have the earlier code."""
+
+    @property
+    def has_resume(self) -> bool:
+        """Whether a resume helps some of the rollouts."""
+        return any(self.counts.get(remedy) for remedy in (Remedy.RESUME, Remedy.MORE_ATTEMPTS))
 
     def what_helps(self) -> str:
         """Return the advice as one text; empty when every rollout has a score."""
@@ -177,18 +188,30 @@ class Unscored:
                 have = "has" if count == 1 else "have"
                 return (
                     "the command that collected the run, with --resume, runs "
-                    f"{count} that {have} not ended"
+                    f"{count} that {have} not ended{self._refusal()}"
                 )
             case Remedy.REVERIFY:
                 return self._of_kept_answers(count, self.reverify or ReverifyCommand(REVERIFY))
             case Remedy.MORE_ATTEMPTS:
-                return f"--resume with a higher --max-attempts tries {count} again that may succeed"
+                return (
+                    f"--resume with a higher --max-attempts tries {count} again that may succeed"
+                    f"{self._refusal()}"
+                )
             case Remedy.FIX:
                 need = "needs" if count == 1 else "need"
                 return (
                     f"{count} {need} a fixed row or environment; `{SELECT_FAILED}` writes their tasks "
                     "for a run of their own, which keeps what is scored"
                 )
+
+    def _refusal(self) -> str:
+        """Return when a resume is refused; empty when nothing is known against it."""
+        if not self.changed_code:
+            return ""
+        hidden = len(self.changed_code) - _MOST_FILES
+        others = f" and {hidden} more" if hidden > 0 else ""
+        names = f"{', '.join(self.changed_code[:_MOST_FILES])}{others}"
+        return f", but is refused with the changed code of {names}"
 
     def _of_kept_answers(self, count: int, command: ReverifyCommand) -> str:
         """Return the advice for rollouts that a verification alone scores."""
@@ -197,9 +220,9 @@ class Unscored:
             have = "rollout has its answer" if count == 1 else "rollouts have their answers"
             return (
                 f"{count} {have} kept, but verify needs the live session: once it is fixed, "
-                f"`{SELECT_FAILED}` writes the tasks for new rollouts (or {text} scores the "
-                "answers, with `REVERIFY_MODE = ReverifyMode.STATELESS` or `.REPLAY_TOOLS` in its "
-                "class, which is `reverify_mode` in a server of Palestra)"
+                f"`{SELECT_FAILED}` writes the tasks for new rollouts; where verify does without, its "
+                "class says how (`REVERIFY_MODE = ReverifyMode.STATELESS` or `.REPLAY_TOOLS`; "
+                f"`reverify_mode` in a server of Palestra), and {text} scores the kept answers"
             )
         judge = " (the judge's model, say)" if command.names_judge else ""
         return (

@@ -132,8 +132,7 @@ def _without_output(rollouts: Path) -> PalestraError:
     """Return the error of a `reverify` without an output, with the whole command; of a run that is not
     there, that.
     """
-    from palestra.cli.gym.reverification import UNSAFE
-    from palestra.rollouts import outputs_of, unused_reverified
+    from palestra.rollouts import outputs_of, unsafe, unused_reverified
 
     output = rollouts
     try:
@@ -152,7 +151,7 @@ def _without_output(rollouts: Path) -> PalestraError:
         environment = environment_options(rollouts)
     proposed = unused_reverified(output)
     if "--force" in typed:
-        proposed = proposed.with_name(f"{UNSAFE}{proposed.name}")
+        proposed = unsafe(proposed)
     words = ["palestra", *typed, "--output", shown(proposed), *environment]
     return ConfigError("--output is required", hint=Phrase("{command}", command=shlex.join(words)))
 

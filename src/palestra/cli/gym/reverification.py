@@ -20,13 +20,12 @@ from palestra.rollouts import (
     failures_beside,
     holds_failures,
     scored_beside,
+    unsafe,
 )
 from palestra.schema import JsonObject, RunPaths
 from palestra.settings import ReverifyArgs, Settings, args_from, load
 from palestra.system import replacing, set_aside, shown
 
-UNSAFE: Final = "unsafe_"
-"""The start of the output's name when the environments did not say that they can verify again."""
 JUDGE_FAILED: Final = frozenset({"judge_failed", str(Outcome.JUDGE_ERROR)})
 """The failure classes of rollouts whose judge failed: the field's, and Palestra's."""
 
@@ -100,7 +99,7 @@ def reverify(invocation: Invocation, overrides: list[str]) -> int:
     else:
         output = _output(args)
         if args.force:
-            output = output.with_name(f"{UNSAFE}{output.name}")
+            output = unsafe(output)
         run_args = args.reverify_args(args.rollouts_jsonl_fpath, output)
         code, reverified = reverify_rows(run_args, overrides)
         document = reverified.to_dict() if reverified else None

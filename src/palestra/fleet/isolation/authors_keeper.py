@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol, final
 
 from palestra.fleet.importing import AuthorImport, standing_at, workers_limit_s
 from palestra.fleet.isolation.failures import MEMORY_MIB
+from palestra.fleet.own_code import search_path
 from palestra.fleet.stacks import place_on
 from palestra.sandbox import Keeper, NotReady, WorkerHandle, WorkersBroken
 from palestra.transport import CallContext
@@ -47,6 +48,7 @@ class AuthorsKeeper:
             as_here=True,
             start_limit_s=self._limit_s,
             sources=sources,
+            path=search_path([path]),
         )
 
     async def fork(self) -> WorkerHandle:

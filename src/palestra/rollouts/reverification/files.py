@@ -97,6 +97,13 @@ def unused_reverified(output: Path) -> Path:
     return unused(RunPaths(output).reverified, lambda path: ReverifyPaths(path).all())
 
 
+def unsafe(output: Path) -> Path:
+    """Return the output of a forced re-verification, whose environments did not say that they can
+    verify again.
+    """
+    return output.with_name(f"unsafe_{output.name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """What the new rewards depend on. A partial output is continued only with an equal origin."""

@@ -162,12 +162,15 @@ class Keeper:
         as_here: bool = False,
         sources: Path | None = None,
         start_limit_s: float = START_LIMIT_S,
+        path: Sequence[str] | None = None,
     ) -> None:
         """`program`, `argument`: see `NurseryOrder`. `as_here`: workers get this process's
         environment variables, and print to its output. `sources`: the file or folder that the
         nursery imports; when a file in it has changed, a kept nursery is not reused.
-        `start_limit_s`: the limit for the imports, and for a fork.
+        `start_limit_s`: the limit for the imports, and for a fork. `path`: the `sys.path` of the
+        workers; by default that of this process.
         """
+        self._path = path
         self._start_limit_s = start_limit_s
         self._program = program
         self._argument = argument
@@ -258,7 +261,7 @@ class Keeper:
         limits = (self._memory_mib, self._calls, self._growth_mib)
         what = (self._program, msgspec.json.encode(self._argument), *self._preload)
         files = () if self._sources is None else tuple(_stamps(self._sources))
-        return what, limits, tuple(sys.path), surroundings, files
+        return what, limits, tuple(self._path or sys.path), surroundings, files
 
     def _variables(self) -> frozenset[tuple[str, str]]:
         """Return the environment variables that determine a nursery."""
@@ -272,7 +275,7 @@ class Keeper:
         order = NurseryOrder(
             control=theirs.fileno(),
             preload=self._preload,
-            path=sys.path,
+            path=list(self._path or sys.path),
             memory_mib=self._memory_mib,
             calls=self._calls,
             growth_mib=self._growth_mib,
