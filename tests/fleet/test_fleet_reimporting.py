@@ -106,19 +106,20 @@ def test_the_program_itself_stays_imported(tmp_path: Path, monkeypatch: pytest.M
     assert sys.modules["__main__"] is program
 
 
-def test_a_forgotten_file_reads_its_data_again(tmp_path: Path) -> None:
-    path = tmp_path / "env.py"
+@pytest.mark.parametrize("reader", ["env", "weights"])
+def test_a_forgotten_file_and_its_modules_read_their_data_again(
+    tmp_path: Path, reader: str
+) -> None:
     data = tmp_path / "weight.txt"
     data.write_text("1")
-    write(
-        tmp_path,
-        env=f"from pathlib import Path\nW = float(Path({str(data)!r}).read_text())\ndef weight(): return W\n",
-    )
-    before = weight_of(path)
+    read = f"from pathlib import Path\nW = float(Path({str(data)!r}).read_text())\n"
+    texts = {"env": read + "def weight(): return W\n"} if reader == "env" else {"env": AT_THE_TOP}
+    write(tmp_path, weights=read, **texts)
+    before = weight_of(tmp_path / "env.py")
     data.write_text("2")
-    forget_imported(str(path))
+    forget_imported(str(tmp_path / "env.py"))
 
-    assert (before, weight_of(path)) == (1.0, 2.0)
+    assert (before, weight_of(tmp_path / "env.py")) == (1.0, 2.0)
 
 
 @pytest.mark.parametrize("text", [AT_THE_TOP, IN_A_FUNCTION, FROM_A_FOLDER])

@@ -224,7 +224,6 @@ def runs_have_types(shelf: Path) -> None:
     palestra.evaluate(shelf, "vllm:URL")  # type: ignore[call-arg]
     palestra.evaluate(shelf, repeat=8)  # type: ignore[call-arg]
     run.requested = 3  # type: ignore[misc]
-    palestra.collect("a.yaml", data="rows.jsonl")  # type: ignore[call-arg]
 
 
 def classes_and_functions_are_environments() -> None:

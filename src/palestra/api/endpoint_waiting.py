@@ -102,8 +102,8 @@ def _telling_origins(check: Check, name: str, origins: SecretOrigins) -> Check:
 
 
 def _key_of(name: str, origins: SecretOrigins) -> str:
-    known = origins(name)
-    return f"; {name} was started with {', '.join(known)}" if known else ""
+    texts = origins(name)
+    return f"; {name} was started with {', '.join(texts)}" if texts else ""
 
 
 class _Readiness(BaseModel):

@@ -38,7 +38,7 @@ from palestra.fleet import (
     starting_within,
     unsatisfied,
 )
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import JsonDict, JsonObject, json_misfit
 from palestra.settings import CollectSettings, InputFile, existing_path
 
 DATASETS: Final = "datasets"
@@ -69,6 +69,17 @@ def own_overrides(
             )
         added.append(override)
     return added
+
+
+def setting_text(name: str, value: Any) -> str:
+    """Return a setting's value as it is typed after `--set`. Raises ConfigError: JSON lacks it."""
+    if isinstance(value, str):
+        return value
+    if misfit := json_misfit(value, f"settings[{name!r}]"):
+        raise ConfigError(
+            f"{misfit.problem}, which cannot be the value of a setting", hint=misfit.cure
+        )
+    return orjson.dumps(value).decode()
 
 
 def _settings_of(environment: str | None, overrides: Sequence[str]) -> str:

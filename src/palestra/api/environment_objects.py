@@ -42,6 +42,18 @@ def file_of(environment: Any, running: Sequence[Callable[..., Any]] = ()) -> str
     return f"{path}:{environment.__name__}"
 
 
+def target_of(environment: Any, running: Sequence[Callable[..., Any]] = ()) -> str:
+    """Return how commands name an environment: a path, a name, or an object as of `file_of`."""
+    if isinstance(environment, Path):
+        return str(environment.absolute() if environment.is_dir() else environment)
+    return environment if isinstance(environment, str) else file_of(environment, running)
+
+
+def is_of_cell(target: str) -> bool:
+    """Whether `target` is the file that was made of a notebook's cell."""
+    return _notebook_files() in Path(target).parents
+
+
 def refuse_in_import(function: str) -> None:
     """Raise ConfigError: a file calls `function` while it is imported.
 
@@ -60,7 +72,7 @@ def cell_explained(path: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        if error.hint or _notebook_files() not in Path(path).parents:
+        if error.hint or not is_of_cell(path):
             raise
         raise ConfigError(
             error.message,

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import orjson
-
 from palestra.api.arguments import (
     Above,
     AtLeast,
@@ -21,12 +19,8 @@ from palestra.api.arguments import (
 )
 from palestra.api.collection import collect_with, verified_by
 from palestra.api.endpoint_waiting import Tell
-from palestra.api.environment_files import lines_of, with_file_rows
-from palestra.api.environment_objects import (
-    cell_explained,
-    file_of,
-    refuse_in_import,
-)
+from palestra.api.environment_files import lines_of, setting_text, with_file_rows
+from palestra.api.environment_objects import cell_explained, refuse_in_import, target_of
 from palestra.api.evaluation import Evaluation, new_run, prepare_evaluation
 from palestra.api.fleet_connection import CommandObserver, FleetChoice, OwnFleet, find
 from palestra.api.models import ModelContext, model_config, refuse_misspelt_provider
@@ -37,9 +31,9 @@ from palestra.api.waiting import run_blocking
 from palestra.config import NamedFile, Redactor, ResolvedConfig, contradicting_override
 from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
-from palestra.fleet import forget_imported
+from palestra.fleet import forget_imported, forget_servers
 from palestra.rollouts import Collected, PreparedRun, run
-from palestra.schema import JsonDict, JsonObject, json_misfit
+from palestra.schema import JsonDict, JsonObject
 from palestra.server import plain_row
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
@@ -146,7 +140,7 @@ async def aevaluate(
     """`evaluate` on the event loop of the caller."""
     refuse_in_import("evaluate")
     _refuse_no_tasks(limit)
-    target = _target(environment)
+    target = target_of(environment, _RUNNING)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     arguments = {
         "target": target,
@@ -193,7 +187,10 @@ def _prepared_evaluation(
     file = NamedFile.parse(target)
     if file is not None:
         forget_imported(file.path)
-        arguments = {**arguments, "own_settings": {k: _text(k, v) for k, v in settings.items()}}
+        arguments = {
+            **arguments,
+            "own_settings": {k: setting_text(k, v) for k, v in settings.items()},
+        }
     preparation = prepare_evaluation(
         args_from(EvalArgs, arguments),
         _key_override(model),
@@ -212,7 +209,7 @@ def _prepared_evaluation(
 def collect(
     configs: str | Path | Sequence[str | Path],
     *,
-    agent: str,
+    agent: str | None = None,
     data: Rows,
     model: str | Model | None = None,
     overrides: Sequence[str] = (),
@@ -229,8 +226,8 @@ def collect(
     """Run task rows through an agent of a configuration, and return the run.
 
     `configs`: config files. A fleet that runs with this configuration is used; without one, the
-    servers are started inside this process. `agent`: the agent for rows that name none. `data`: the
-    task rows. `model`: None uses that of the configuration. `overrides`: as on the command line,
+    servers are started inside this process. `agent`: the agent for rows that name none; by default
+    the only one. `data`: the task rows. `model`: None uses that of the configuration. `overrides`: as on the command line,
     such as `++NAME.key=value`. The other parameters and the errors are those of `evaluate`.
     """
     __tracebackhide__ = True
@@ -259,7 +256,7 @@ def collect(
 async def acollect(
     configs: str | Path | Sequence[str | Path],
     *,
-    agent: str,
+    agent: str | None = None,
     data: Rows,
     model: str | Model | None = None,
     overrides: Sequence[str] = (),
@@ -278,7 +275,7 @@ async def acollect(
     _refuse_no_tasks(limit)
     line = ProgressLine(on=is_watched() if progress is None else progress)
     paths = [str(path) for path in ([configs] if isinstance(configs, str | Path) else configs)]
-    destination = Path(output) if output is not None else new_run(agent)
+    destination = Path(output) if output is not None else new_run(agent or Path(paths[0]).stem)
     call = _call(
         "collect",
         paths,
@@ -296,7 +293,7 @@ async def acollect(
             "config_paths": paths,
             "input_jsonl_fpath": str(rows),
             "output_jsonl_fpath": str(destination),
-            "agent_name": agent,
+            **({} if agent is None else {"agent_name": agent}),
             **({} if limit is None else {"limit": limit}),
             **_collecting(
                 repeats, sampling, concurrency, rollout_timeout_s, max_attempts, resume=resume
@@ -362,6 +359,8 @@ async def _collected(
     group_by: str | None,
 ) -> Run:
     """Collect, write the profile, and return the run. Errors lose the secrets of the configuration."""
+    if isinstance(choice, OwnFleet):
+        forget_servers(choice.config)
     # Who set up no logging reads failures in the run, and not on standard error.
     logging.getLogger("palestra").addHandler(logging.NullHandler())
 
@@ -393,12 +392,6 @@ def _refuse_no_tasks(limit: int | None) -> None:
             "limit=0 asks for no task, so there would be no run to return",
             hint="leave it out for all tasks",
         )
-
-
-def _target(environment: Any) -> str:
-    if isinstance(environment, Path):
-        return str(environment.absolute() if environment.is_dir() else environment)
-    return environment if isinstance(environment, str) else file_of(environment, _RUNNING)
 
 
 @contextlib.contextmanager
@@ -450,15 +443,6 @@ def _key_override(model: str | Model | None) -> list[str]:
         return []
     quoted = model.api_key.replace("\\", "\\\\").replace("'", "\\'")
     return [f"++policy_api_key='{quoted}'"]
-
-
-def _text(name: str, value: Any) -> str:
-    """Return a setting's value as it is typed after `--set`. Raises ConfigError: JSON lacks it."""
-    if isinstance(value, str):
-        return value
-    if misfit := json_misfit(value, f"settings[{name!r}]"):
-        raise ConfigError(f"{misfit.problem}, which cannot be the value of a setting")
-    return orjson.dumps(value).decode()
 
 
 def _call(function: str, subject: Any, *, model: str | Model | None, **arguments: Any) -> str:

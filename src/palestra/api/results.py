@@ -25,7 +25,7 @@ from palestra.analysis import (
 )
 from palestra.api.arguments import Above, AtLeast, python_function
 from palestra.api.diagnosis import diagnose
-from palestra.api.environment_objects import refuse_in_import
+from palestra.api.environment_objects import is_of_cell, refuse_in_import, target_of
 from palestra.api.reverification import prepared_reverification
 from palestra.api.rollout_reading import matching, read_rollouts, unsorted_query
 from palestra.api.run_table import NOT_ENDED, arrow_table, data_frame
@@ -33,6 +33,7 @@ from palestra.api.runs import RunProfile, profile, select
 from palestra.api.waiting import away_from_loop, run_blocking
 from palestra.doctor import Diagnosis
 from palestra.errors import ConfigError, PalestraError
+from palestra.fleet import forget_servers
 from palestra.metrics import TaskIndex
 from palestra.records import RolloutRecord, RunState, rollout_key, rollout_record, run_entry
 from palestra.rollouts import Manifest, outputs_of, read_manifest
@@ -206,7 +207,7 @@ class Run:
         self,
         output: Path | str | None = None,
         *,
-        environment: str | None = None,
+        environment: Any = None,
         with_failures: bool = True,
         fresh_judge: bool = False,
         judge: str | None = None,
@@ -219,8 +220,9 @@ class Run:
     ) -> "Reverified":
         """Run today's verifier over the stored answers, without the model.
 
-        `output`: where the new rows go, by default beside the run. `environment`: by default that
-        of the run. `only`: the rollouts to verify, such as `"17:3"`; empty for all. The other
+        `output`: where the new rows go, by default beside the run. `environment`: as of `evaluate`, by
+        default that of the run; that of a notebook's cell must be named. The run's settings apply.
+        `only`: the rollouts to verify, such as `"17:3"`; empty for all. The other
         parameters are the options of `palestra reverify`. Raises BadInput: an argument or a row
         cannot be used.
         """
@@ -230,7 +232,9 @@ class Run:
         arguments = {
             "rollouts": Path(self._one_output()),
             "output": destination,
-            "environment": environment or _environment_argument(manifest),
+            "environment": _environment_argument(manifest)
+            if environment is None
+            else target_of(environment),
             "with_failures": with_failures,
             "fresh_judge": fresh_judge,
             "judge": judge,
@@ -245,6 +249,7 @@ class Run:
 
         def verify() -> "Reverified":
             with prepared_reverification(args, [], option_prefix="") as prepared:
+                forget_servers(prepared.config)
                 return Reverified(prepared.paths.output, run_blocking(prepared.run()))
 
         return away_from_loop(verify)
@@ -350,6 +355,11 @@ class Reverified:
     output: Path
     result: JsonObject
     """The counts and the changes, as `palestra reverify --json` prints them."""
+
+    @property
+    def outputs(self) -> Sequence[Path]:
+        """The file with the new rows, for `compare` and `profile`."""
+        return (self.output,)
 
     @property
     def failed(self) -> int:
@@ -485,5 +495,10 @@ def _environment_argument(manifest: Manifest) -> str:
         raise ConfigError(
             f"the run has {len(names)} environments",
             hint="name the one that verifies: run.reverify(environment=…)",
+        )
+    if is_of_cell(names[0]):
+        raise ConfigError(
+            "the run's environment was defined in a notebook's cell, which may have changed since",
+            hint="name what verifies: run.reverify(environment=…), with the class or function",
         )
     return names[0]

@@ -12,6 +12,7 @@ from typing import Final
 import palestra
 from palestra.analysis import advice_about, environment_options
 from palestra.api.endpoint_waiting import Tell
+from palestra.api.environment_files import own_overrides, setting_text
 from palestra.api.environments import environment_instance, find_target
 from palestra.api.fleet_connection import (
     FROZEN_AFTER_S,
@@ -32,7 +33,7 @@ from palestra.api.reverified_tasks import (
     tasks_of,
     tasks_of_run,
 )
-from palestra.api.run_environments import unlike_the_runs
+from palestra.api.run_environments import settings_of_run, unlike_the_runs
 from palestra.api.server_semantics import server_semantics
 from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
@@ -218,6 +219,9 @@ def prepared_reverification(
             f"there are no rollouts at {args.rollouts}",
             hint="relative paths start at the working directory",
         )
+    if of_run := _overrides_of_run(args, overrides):
+        observer.tell(f"set as in the run: {shlex.join(of_run)}")
+        overrides = [*of_run, *overrides]
     environment = _environment(args, overrides, observer.tell)
     extra, environment_name = environment.extra, environment.name
     judged = ModelContext(
@@ -256,6 +260,28 @@ def prepared_reverification(
         # Now that they are known, what these servers lack is an error.
         config = _only(load(overrides, ng=False, extra=extra, required=names), names)
         yield PreparedReverification(args, paths, config, stored, checked, tasks, observer)
+
+
+def _overrides_of_run(args: ReverifyArgs, overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that set the environment of `args` as it was in the run, without those of
+    keys that `overrides` have; none when the run had another environment.
+    """
+    environment = args.environment
+    if environment is None:
+        return []
+    if (file := NamedFile.parse(environment)) is not None:
+        settings = settings_of_run(args.rollouts, file)
+        texts = {key: setting_text(key, value) for key, value in settings.items()}
+        of_run = own_overrides(environment, texts, [])
+    else:
+        words = environment_options(args.rollouts)
+        of_run = [word for word in words if word.startswith("+")] if environment in words else []
+    keys = {_key_of(word) for word in overrides} | {"config_paths"}
+    return [word for word in of_run if _key_of(word) not in keys]
+
+
+def _key_of(override: str) -> str:
+    return override.lstrip("+").partition("=")[0]
 
 
 def _rollouts_file(rollouts: Path) -> Path:

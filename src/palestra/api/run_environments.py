@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from palestra.analysis import resources_servers
-from palestra.config import ENVIRONMENT_FILE, NamedFile, ResolvedConfig
+from palestra.config import ENVIRONMENT_FILE, MASK, NamedFile, ResolvedConfig
 from palestra.errors import InputDataError
 from palestra.rollouts import read_manifest
-from palestra.schema import RunPaths
+from palestra.schema import JsonDict, RunPaths
 
 
 def unlike_the_runs(rollouts: Path, config: ResolvedConfig, servers: Iterable[str]) -> str:
@@ -30,13 +30,29 @@ def unlike_the_runs(rollouts: Path, config: ResolvedConfig, servers: Iterable[st
     )
 
 
+def settings_of_run(rollouts: Path, verifying: NamedFile) -> Mapping[str, Any]:
+    """Return the settings that the run gave to the environment in a file, which may be a copy in
+    another folder; none of another environment, and no secrets.
+    """
+    file = NamedFile(Path(verifying.path).name, verifying.class_name)
+    for name, server in _servers_of_run(RunPaths(rollouts).manifest).items():
+        settings = server.get("settings") or {}
+        if _is_same(file, _environment(name, server.get("implementation"), settings)):
+            values: Mapping[str, Any] = settings.get("settings") or {}
+            return {key: value for key, value in values.items() if value != MASK}
+    return {}
+
+
 def _environments_of_run(manifest: Path) -> Iterator[NamedFile]:
-    try:
-        servers = resources_servers(read_manifest(manifest))
-    except InputDataError:
-        return
-    for name, server in servers.items():
+    for name, server in _servers_of_run(manifest).items():
         yield _environment(name, server.get("implementation"), server.get("settings") or {})
+
+
+def _servers_of_run(manifest: Path) -> Mapping[str, JsonDict]:
+    try:
+        return resources_servers(read_manifest(manifest))
+    except InputDataError:
+        return {}
 
 
 def _environment(name: str, implementation: Any, settings: Mapping[str, Any]) -> NamedFile:

@@ -87,9 +87,9 @@ from palestra.config.resolved import (
     ResolvedConfig,
     ServerRef,
     ServerType,
-    SettingPlace,
+    SettingOrigin,
     dump_yaml,
-    place_texts,
+    origin_texts,
 )
 from palestra.config.settings import settings_from
 from palestra.config.tree import ConfigTree
@@ -119,7 +119,7 @@ __all__ = [
     "SearchPaths",
     "ServerRef",
     "ServerType",
-    "SettingPlace",
+    "SettingOrigin",
     "allocate_ports",
     "apply_overrides",
     "capture_settings",
@@ -154,9 +154,9 @@ __all__ = [
     "nearest",
     "nearest_file",
     "nearest_name",
+    "origin_texts",
     "parse_overrides",
     "parse_yaml",
-    "place_texts",
     "port_range",
     "project_root",
     "raise_problems",

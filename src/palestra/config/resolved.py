@@ -51,7 +51,7 @@ class ServerRef:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingPlace:
+class SettingOrigin:
     """Where a setting is written: its key, and the file with the path of keys there. Without a file,
     it is on the command line.
     """
@@ -61,20 +61,20 @@ class SettingPlace:
     steps: Sequence[Any]
 
 
-def place_texts(places: Sequence[SettingPlace]) -> list[str]:
-    """Return the places for messages, such as `policy_api_key (env.yaml:2)`. Each file is read once,
+def origin_texts(origins: Sequence[SettingOrigin]) -> list[str]:
+    """Return the origins for messages, such as `policy_api_key (env.yaml:2)`. Each file is read once,
     for the lines.
     """
     keys_in: dict[Path, list[Sequence[Any]]] = {}
-    for place in places:
-        if place.file is not None:
-            keys_in.setdefault(place.file, []).append(place.steps)
+    for origin in origins:
+        if origin.file is not None:
+            keys_in.setdefault(origin.file, []).append(origin.steps)
     lines = {file: iter(lines_at(file, keys)) for file, keys in keys_in.items()}
     return [
-        f"{place.key} (command line)"
-        if place.file is None
-        else f"{place.key} ({file_and_line(place.file, next(lines[place.file]))})"
-        for place in places
+        f"{origin.key} (command line)"
+        if origin.file is None
+        else f"{origin.key} ({file_and_line(origin.file, next(lines[origin.file]))})"
+        for origin in origins
     ]
 
 
@@ -140,19 +140,19 @@ class InstanceConfig:
         """Return the names of the instances of `server_type` that the settings refer to."""
         return tuple(ref.name for ref in self.refs if ref.type == server_type)
 
-    def places_of_secrets(self) -> list[SettingPlace]:
+    def secret_origins(self) -> list[SettingOrigin]:
         """Return where the secrets among the settings come from, as far as it is known."""
         keys = [key for key, value in self.settings.items() if value and is_secret_name(key)]
-        return [place for key in keys if (place := self._place_of(key)) is not None]
+        return [origin for key in keys if (origin := self._origin_of(key)) is not None]
 
-    def _place_of(self, key: str) -> SettingPlace | None:
+    def _origin_of(self, key: str) -> SettingOrigin | None:
         if key in self.setting_references:
             file, referenced = self.setting_references[key]
-            return SettingPlace(referenced, Path(file) if file else None, referenced.split("."))
+            return SettingOrigin(referenced, Path(file) if file else None, referenced.split("."))
         path = self.setting_files.get(key)
         if path is None or path.is_relative_to(PACKAGE_ROOT):
             return None
-        return SettingPlace(key, path, (self.name, self.type, self.implementation, key))
+        return SettingOrigin(key, path, (self.name, self.type, self.implementation, key))
 
     @property
     def is_shipped(self) -> bool:
@@ -199,7 +199,7 @@ class ResolvedConfig:
         is not known.
         """
         instance = self.instances.get(name)
-        return place_texts(instance.places_of_secrets()) if instance is not None else ()
+        return origin_texts(instance.secret_origins()) if instance is not None else ()
 
     @cached_property
     def secrets(self) -> frozenset[str]:

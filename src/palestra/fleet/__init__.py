@@ -46,7 +46,7 @@ from palestra.fleet.loading import (
 )
 from palestra.fleet.own_code import OwnCode, code_digests
 from palestra.fleet.ray_clusters.place import RAY_ADDRESS
-from palestra.fleet.reimporting import forget_imported
+from palestra.fleet.reimporting import forget_imported, forget_servers
 from palestra.fleet.runfile import RunFile, end_killed_fleet, read_ended_fleet
 from palestra.fleet.server_profiles.picture import FunctionTimes
 from palestra.fleet.server_profiles.profiler import callgrind_of, function_times, table_of
@@ -129,6 +129,7 @@ __all__ = [
     "executing_place",
     "file_rows",
     "forget_imported",
+    "forget_servers",
     "function_times",
     "head_server",
     "holder_of",

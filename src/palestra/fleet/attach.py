@@ -12,7 +12,7 @@ from typing import Any, Final, Self, final
 import msgspec
 import orjson
 
-from palestra.config import ResolvedConfig, ServerType, place_texts
+from palestra.config import ResolvedConfig, ServerType, origin_texts
 from palestra.errors import (
     CallError,
     ConfigError,
@@ -116,7 +116,7 @@ async def loaded_code(fleet: AttachedFleet, http: HttpTransport) -> dict[str, Lo
 class ConfigOrigins:
     """Where the settings of a fleet came from, which its configuration in YAML does not tell.
 
-    `takers`: the blocks that are gone, as in `ResolvedConfig`. `secrets`: for each server the places
+    `takers`: the blocks that are gone, as in `ResolvedConfig`. `secrets`: for each server the origins
     of its secrets, where they are known. `folder`: the fleet's, in which relative paths are.
     """
 
@@ -127,29 +127,29 @@ class ConfigOrigins:
     @classmethod
     def of(cls, config: ResolvedConfig) -> Self:
         """Return the origins of `config`, now. Reads its files, because it tells their lines."""
-        places = {name: server.places_of_secrets() for name, server in config.instances.items()}
-        texts = iter(place_texts(list(chain.from_iterable(places.values()))))
-        secrets = {name: list(islice(texts, len(ours))) for name, ours in places.items() if ours}
+        origins = {name: server.secret_origins() for name, server in config.instances.items()}
+        texts = iter(origin_texts(list(chain.from_iterable(origins.values()))))
+        secrets = {name: list(islice(texts, len(ours))) for name, ours in origins.items() if ours}
         return cls(config.takers, secrets, str(Path.cwd()))
 
     def masked(self, mask: Callable[[str], str]) -> JsonDict:
         """Return the fields for the head server's `ORIGINS_PATH`."""
         return {
-            "takers": {name: mask(place) for name, place in self.takers.items()},
-            "secrets": {name: list(map(mask, places)) for name, places in self.secrets.items()},
+            "takers": {name: mask(origin) for name, origin in self.takers.items()},
+            "secrets": {name: list(map(mask, origins)) for name, origins in self.secrets.items()},
             "folder": self.folder,
         }
 
     def of_secrets(self, server: str) -> Sequence[str]:
         """Return where the secrets of `server` come from; nothing where it is not known."""
-        return [self._from_here(place) for place in self.secrets.get(server, ())]
+        return [self._from_here(origin) for origin in self.secrets.get(server, ())]
 
     def takers_from_here(self) -> dict[str, str]:
         """Return `takers` for a message of this process."""
-        return {name: self._from_here(place) for name, place in self.takers.items()}
+        return {name: self._from_here(origin) for name, origin in self.takers.items()}
 
-    def _from_here(self, place: str) -> str:
-        return place if self.folder == str(Path.cwd()) else f"{place} in {self.folder}"
+    def _from_here(self, origin: str) -> str:
+        return origin if self.folder == str(Path.cwd()) else f"{origin} in {self.folder}"
 
 
 async def config_origins(fleet: AttachedFleet, http: HttpTransport) -> ConfigOrigins:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, final
 
+from palestra.config import ResolvedConfig
 from palestra.fleet.own_code import OwnCode, import_roots, search_path
 
 USER_MODULES: Final = "palestra_user_"
@@ -48,13 +49,20 @@ def remember_code(module: ModuleType, code: OwnCode) -> None:
 
 
 def forget_imported(file: str) -> None:
-    """Forget the module of `file`, so that it is read again: what it reads may have been edited. If its
-    code was, forget the author's modules that it imports, too.
+    """Forget the module of `file`, and the author's modules that it imports, so that they are read
+    again: they, or the data that they read, may have been edited.
     """
     path = Path(file).resolve()
     code = OwnCode.of_file(path)
-    forget_edited(code, path)
-    _forget(name for name in _imported_of(code) if name.startswith(USER_MODULES))
+    forget_edited(code, path)  # it may have imported others before
+    _forget(_imported_of(code))
+
+
+def forget_servers(config: ResolvedConfig) -> None:
+    """Forget the author's modules of the servers in folders, as `forget_imported`."""
+    for instance in config.instances.values():
+        if instance.folder is not None and not instance.is_shipped:
+            forget_imported(str(instance.folder / instance.entrypoint))
 
 
 @final
@@ -82,8 +90,8 @@ class AuthorsFolders:
             ours = [root for root in roots if root not in before or root in self._added]
             others = (entry for entry in self._added if entry in before and entry not in roots)
             self._added = [*ours, *others]
-            kept = [entry for entry in (*before, *behind) if entry not in self._added]
-            sys.path[:] = [*ahead, *kept, *self._added]
+            remaining = [entry for entry in (*before, *behind) if entry not in self._added]
+            sys.path[:] = [*ahead, *remaining, *self._added]
 
 
 FOLDERS: Final = AuthorsFolders()
