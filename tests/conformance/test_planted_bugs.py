@@ -9,10 +9,6 @@ from planted import (
     JUDGE,
     SOUND,
     AsksAJudge,
-    BlocksTheLoop,
-    NeverAnswers,
-    ProgramThatExitsIsRight,
-    QuadraticPattern,
     Sound,
 )
 
@@ -26,7 +22,6 @@ from palestra.conformance import (
 from palestra.fleet import server_client
 from palestra.server import ResourcesServerConfig
 
-SLOW = {QuadraticPattern, ProgramThatExitsIsRight, NeverAnswers, BlocksTheLoop}
 LIMITS = ExaminationLimits(timeout_s=1.0, largest=30_000)
 PATIENT_LIMITS = replace(LIMITS, timeout_s=60.0)
 """For verifiers without a fault: a machine that stands still for a second must not look like one."""
@@ -55,11 +50,9 @@ def test_a_sound_verifier_passes(kind: type[Sound]) -> None:
 
 
 # Some of the bugs take all the time that they are given.
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in BUGGY],
-)
+@pytest.mark.parametrize("kind", BUGGY)
 def test_a_planted_bug_is_found_and_told_with_what_did_it(kind: type[Sound]) -> None:
     findings = [finding for check in examine(kind).checks for finding in check.findings]
 

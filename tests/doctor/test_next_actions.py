@@ -25,6 +25,8 @@ from palestra.schema import RunPaths
 from palestra.settings import DiagnoseArgs, ShowArgs
 from palestra.testing import scripted_endpoint
 
+pytestmark = pytest.mark.slow  # each reads several runs in every way
+
 Row = dict[str, Any]
 OUTPUT = Path("out/run.jsonl")
 JUDGED = """
