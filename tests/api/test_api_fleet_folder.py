@@ -11,7 +11,7 @@ from palestra.api.collection import with_config_of
 from palestra.api.fleet_connection import CommandObserver, FleetChoice, RunningFleet, find
 from palestra.config import config_from_tree, load_config
 from palestra.errors import ConfigError, KnownCause
-from palestra.fleet import AttachedFleet, Fleet, HeadAddress, OwnCode, head_server
+from palestra.fleet import AttachedFleet, ConfigOrigins, Fleet, HeadAddress, OwnCode, head_server
 from palestra.fleet.runfile import RunFile
 from palestra.settings import CollectSettings, InputFile
 from palestra.transport import HttpTransport
@@ -24,7 +24,7 @@ def fleet_in(folder: Path, tree: Mapping[str, Any]) -> RunningFleet:
     run = RunFile("127.0.0.1", 1, "nonce", 1, 0.0, str(folder))
     config = config_from_tree(dict(tree))
     attached = AttachedFleet(address, "", (), run)
-    return RunningFleet(config, attached, cast("HttpTransport", None), config, {})
+    return RunningFleet(config, attached, cast("HttpTransport", None), config, {}, ConfigOrigins())
 
 
 def test_configs_of_a_fleet_in_another_folder_are_named_as_seen_from_here(

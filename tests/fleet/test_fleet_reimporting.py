@@ -18,8 +18,9 @@ def no_module_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(folder: Path, **files: str) -> None:
+    """Write Python files; of a name such as `folder__module`, in a folder."""
     for name, text in files.items():
-        path = folder / f"{name.replace('__', '/', 1)}.py"
+        path = folder.joinpath(*name.split("__")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
@@ -66,7 +67,8 @@ def test_a_module_that_became_a_package_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, env=AT_THE_TOP, weights="W = 1.0\n")
     before = weight_of(tmp_path / "env.py")
     (tmp_path / "weights.py").unlink()
-    write(tmp_path, weights____init__="W = 0.5\n")
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "__init__.py").write_text("W = 0.5\n")
 
     assert (before, weight_of(tmp_path / "env.py")) == (1.0, 0.5)
 
@@ -130,6 +132,18 @@ def test_files_of_two_folders_import_the_modules_beside_them(tmp_path: Path, tex
 
     turns = [1.0, 2.0, 1.0, 2.0, 2.0]
     assert [weight_of(folders[turn] / "env.py") for turn in turns] == turns
+
+
+def test_servers_of_two_projects_have_the_names_of_their_places(tmp_path: Path) -> None:
+    """Those under which their workers import them, where there is no other project."""
+    for weight in (1.0, 2.0):
+        write(
+            tmp_path / str(weight), resources_servers__sums__app=f"def weight(): return {weight}\n"
+        )
+    apps = [tmp_path / name / "resources_servers/sums/app.py" for name in ("1.0", "2.0", "1.0")]
+
+    assert list(map(weight_of, apps)) == [1.0, 2.0, 1.0]
+    assert {load_module(app).__name__ for app in apps} == {"resources_servers.sums.app"}
 
 
 def test_a_module_beside_a_file_comes_before_one_of_the_working_directory(

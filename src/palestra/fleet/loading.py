@@ -8,6 +8,7 @@ import re
 import sys
 import zlib
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -69,7 +70,7 @@ def load_module(path: Path) -> ModuleType:
         with IMPORTS.importing(path), FOLDERS.first(path):
             code = OwnCode.of_file(path)
             forget_edited(code, path)
-            forget_strangers(code)
+            forget_strangers({**code.paths, **_packages_of(path)})
             module = _load_foreign(path)
             remember_code(module, code)
             return module
@@ -238,9 +239,8 @@ def _not_extended(subjects: Mapping[str, Any]) -> list[str]:
 
 def _load_foreign(path: Path) -> ModuleType:
     """Import a user's file. Its project root is importable, as in the user's own tests."""
-    root = Path(import_roots(path)[-1])
     importlib.import_module(ALIASES).install()
-    if (foreign := _by_package_name(path, root)) is not None:
+    if (foreign := _by_package_name(path)) is not None:
         return foreign
     # The sum tells apart files that have the same place in different projects.
     label = "_".join(path.with_suffix("").parts[-3:]).replace("-", "_")
@@ -257,15 +257,15 @@ def _load_foreign(path: Path) -> ModuleType:
     return module
 
 
-def _by_package_name(path: Path, root: Path) -> ModuleType | None:
+def _by_package_name(path: Path) -> ModuleType | None:
     """Import the file under the package name that its neighbours and tests use, if this name leads
     to the same file; else return None.
 
     Under another name, a module that other files import too would exist twice.
     """
-    name = ".".join(path.relative_to(root).with_suffix("").parts)
-    if path.parent.parent.name not in _TREES or not name.replace(".", "_").isidentifier():
+    if not (names := [*_packages_of(path)]):
         return None
+    name = names[-1]
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -273,6 +273,19 @@ def _by_package_name(path: Path, root: Path) -> ModuleType | None:
     if spec is None or spec.origin is None or Path(spec.origin).resolve() != path:
         return None
     return importlib.import_module(name)
+
+
+def _packages_of(path: Path) -> dict[str, Path]:
+    """Return the files of the packages that a server's file is in by its place, and that file itself,
+    by the names by which its neighbours and tests import them; nothing for another file.
+    """
+    root = Path(import_roots(path)[-1])
+    parts = path.relative_to(root).with_suffix("").parts
+    if path.parent.parent.name not in _TREES or not "_".join(parts).isidentifier():
+        return {}
+    names = list(accumulate(parts, "{}.{}".format))
+    folders = (root / name.replace(".", "/") for name in names[:-1])
+    return {**dict(zip(names, (f / "__init__.py" for f in folders), strict=False)), names[-1]: path}
 
 
 def _error_text(error: BaseException, path: Path) -> str:

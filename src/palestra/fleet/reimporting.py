@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
@@ -33,11 +33,11 @@ def forget_edited(code: OwnCode, path: Path) -> None:
             _forget([*modules, *digests])  # also those whose files are gone
 
 
-def forget_strangers(code: OwnCode) -> None:
-    """Forget modules by whose names this code means other files: those of another author."""
+def forget_strangers(paths: Mapping[str, Path]) -> None:
+    """Forget modules of another author, which have the names of files to be imported."""
     _forget(
         name
-        for name, path in code.paths.items()
+        for name, path in paths.items()
         if (file := getattr(sys.modules.get(name), "__file__", None)) is not None
         and os.path.realpath(file) != os.path.realpath(path)
     )
