@@ -250,3 +250,20 @@ def test_an_interrupted_call_ends_what_it_began_before_its_caller_goes_on() -> N
         assert happened == ["ended"]
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_the_first_interrupt_under_asyncio_run_ends_a_call_that_blocks_its_loop() -> None:
+    went_on: list[str] = []
+
+    async def is_interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(5)
+        went_on.append("to its end")
+
+    async def trains() -> None:
+        with LoopThread() as loop:
+            loop.run(is_interrupted())
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(trains())
+    assert went_on == []

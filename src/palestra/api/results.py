@@ -1,5 +1,6 @@
 """A run as a value: what it is, how it ended, its rollouts, and what can be computed from it."""
 
+import contextlib
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -247,12 +248,11 @@ class Run:
         }
         args = args_from(ReverifyArgs, arguments)
 
-        def verify() -> "Reverified":
-            with prepared_reverification(args, [], option_prefix="") as prepared:
-                forget_servers(prepared.config)
-                return Reverified(prepared.paths.output, run_blocking(prepared.run()))
-
-        return away_from_loop(verify)
+        with contextlib.ExitStack() as until_verified:
+            preparation = prepared_reverification(args, [], option_prefix="")
+            prepared = away_from_loop(lambda: until_verified.enter_context(preparation))
+            forget_servers(prepared.config)
+            return Reverified(prepared.paths.output, run_blocking(prepared.run()))
 
     # Tables
 

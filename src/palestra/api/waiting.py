@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from palestra.errors import BadInput
@@ -49,8 +48,11 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def away_from_loop(function: Callable[[], T]) -> T:
-    """Call a function that runs event loops of its own. Where a loop runs already, use a thread."""
+    """Call a function that runs event loops of its own. Where a loop runs already, use a thread.
+
+    After Ctrl-C nothing waits for that thread, so the function should only look.
+    """
     if not is_in_loop():
         return function()
-    with ThreadPoolExecutor(1, thread_name_prefix="palestra") as thread:
-        return thread.submit(function).result()
+    with LoopThread() as loop:
+        return loop.run(asyncio.to_thread(function))

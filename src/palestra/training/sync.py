@@ -10,6 +10,7 @@ trainer's callback). A call blocks only its caller.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ Result = TypeVar("Result")
 
 ENDS_WITHIN_S: Final = 30.0
 """Seconds that interrupted work has to end. A second interrupt does not wait for it."""
+LOOK_EVERY_S: Final = 0.1
+"""How often, in seconds, a blocked caller looks whether its task was cancelled."""
 
 
 @final
@@ -66,11 +69,17 @@ class LoopThread:
         """Run `work` on the loop's thread, and return its result or raise its error.
 
         After an interrupt, `work` is cancelled and waited for, so that a fleet that is starting is
-        stopped.
+        stopped. The cancellation of the task that calls is an interrupt, too: below `asyncio.run`
+        the first Ctrl-C does no more than that, and the loop is blocked here.
         """
+        caller = _running_task()
+        cancellations = 0 if caller is None else caller.cancelling()
         work_ended = threading.Event()
         future = asyncio.run_coroutine_threadsafe(_telling(work, work_ended), self._loop)
         try:
+            while not concurrent.futures.wait([future], timeout=LOOK_EVERY_S).done:
+                if caller is not None and caller.cancelling() > cancellations:
+                    raise KeyboardInterrupt
             return future.result()
         except BaseException:
             if future.cancel():
@@ -272,6 +281,14 @@ async def _telling(work: Coroutine[Any, Any, Result], work_ended: threading.Even
         return await work
     finally:
         work_ended.set()
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    """The task that this thread runs; None without an event loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _iterate(loop: LoopThread, items: AsyncIterator[Result]) -> Iterator[Result]:
