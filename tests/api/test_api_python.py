@@ -610,6 +610,30 @@ def test_a_run_becomes_a_table_with_a_row_per_request(shelf: Path, model: str) -
     assert run.to_arrow().column("topic").to_pylist() == list(frame["topic"])
 
 
+def test_a_rollout_that_failed_has_the_numbers_of_its_task_in_the_table(
+    shelf: Path, model: str
+) -> None:
+    rows = [
+        {"question": "1", "total": total, "reward": 7, "rollout": 9, "hard": True}
+        for total in (1, 4)
+    ]
+    frame = evaluated(shelf, model, data=rows).to_pandas()
+
+    assert list(frame["outcome"]) == ["scored", "verifier_error"]
+    assert list(frame["total"]) == [1, 4]
+    assert list(frame["hard"]) == [1, 1]
+    assert list(frame["rollout"]) == [0, 0]
+    assert list(frame["reward"].isna()) == [False, True]
+
+
+def test_a_run_without_a_score_has_the_numbers_of_its_tasks_in_the_table(
+    shelf: Path, model: str
+) -> None:
+    run = evaluated(shelf, model, data=[{"question": "1", "total": 4}])
+
+    assert run.to_arrow().column("total").to_pylist() == [4]
+
+
 def test_a_long_text_is_no_value_of_the_table(shelf: Path, model: str) -> None:
     rows = [{"question": "1", "total": 1, "note": text} for text in ("a" * 1_000, "a" * 1_001)]
 

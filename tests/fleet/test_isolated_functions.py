@@ -9,8 +9,10 @@ import pytest
 
 import author_deeds
 from palestra.config import InstanceConfig, ServerType
-from palestra.errors import CallError, Outcome
+from palestra.errors import CallError, ConfigError, Outcome
 from palestra.fleet import build_server, server_client
+from palestra.fleet.loading import load_module
+from palestra.sandbox import WorkersBroken
 from palestra.schema import VerifyRequest, response_of
 from palestra.server import EnvironmentServer
 from palestra.transport import CallContext, calling
@@ -26,6 +28,32 @@ LIMIT_S = 3.0
 HANGS = ("regex", "loop", "deaf", "sleep")
 BREAKS = ("exit", "sys exit", "segfault", "memory", "raise", "rubbish", "close everything")
 FINE = ("fine", "fork", "forked sleeper", "close output", "chdir", "where", "alarm")
+
+IMPORTING = {
+    "verify": """
+import helper_of_adds
+from palestra import environment
+
+@environment(data=[{"question": "1+1"}], prompt="{question}")
+def verify(answer):
+    return 1.0
+""",
+    "Adds": """
+import helper_of_adds
+from palestra import Environment, tool
+
+class Adds(Environment):
+    data = [{"question": "1+1"}]
+    prompt = "{question}"
+
+    @tool
+    def add(self, a: int) -> int:
+        return a
+
+    def verify(self, answer):
+        return 1.0
+""",
+}
 
 Endings = dict[str, float | CallError]
 
@@ -108,3 +136,23 @@ def test_the_failure_names_function_file_and_line(
     frame = failure.evidence.traceback
     assert frame.startswith(f"{file}:"), failure
     assert frame.endswith(f" in {function}")
+
+
+@pytest.mark.parametrize("base", ["verify", "Adds"])
+def test_workers_that_cannot_import_the_file_say_what_its_import_says(
+    tmp_path: Path, base: str
+) -> None:
+    file = tmp_path / "adds.py"
+    file.write_text(IMPORTING[base])
+    helper = tmp_path / "helper_of_adds.py"
+    helper.write_text("")
+    server = server_of(file)
+    helper.unlink()
+
+    with pytest.raises(WorkersBroken) as broken:
+        asyncio.run(server.start_workers())
+    with pytest.raises(ConfigError) as refused:
+        load_module(file)
+
+    assert broken.value.message == f"the workers cannot start: {refused.value.message}"
+    assert broken.value.hint == refused.value.hint != ""

@@ -83,7 +83,7 @@ from palestra.analysis.reverify_commands import (
     environment_arguments,
     environment_names,
 )
-from palestra.analysis.row_texts import read_texts
+from palestra.analysis.row_texts import read_texts, read_unscored_numbers
 from palestra.analysis.run_head import RunHead, resources_servers, run_head
 from palestra.analysis.scan import (
     UNREADABLE,
@@ -240,6 +240,7 @@ __all__ = [
     "question",
     "read_answers",
     "read_texts",
+    "read_unscored_numbers",
     "recorded_commands",
     "refuse_shared_files",
     "refuse_with_failed",

@@ -1,5 +1,8 @@
-"""Reads the texts at the top level of a run's rows: the `topic` of a task, what a verifier added."""
+"""Reads what a run's frame does not hold of the top level of its rows: their texts, such as the `topic`
+of a task or what a verifier added, and the numbers of the tasks of rollouts without a score.
+"""
 
+from array import array
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -8,12 +11,20 @@ import numpy.typing as npt
 
 from palestra.analysis.frame import RowPositions, RunFrame
 from palestra.analysis.scan import RowReader
+from palestra.metrics import REWARD, ColumnBuilder, FloatArray
+from palestra.schema import REWARD_COMPONENTS
 
 LONGEST_TEXT: Final = 1_000
 """The largest number of characters of a text that is read."""
 
 TextColumns = Mapping[str, npt.NDArray[Any]]
 """Per field, a text for each request; None without one."""
+
+NumberColumns = Mapping[str, FloatArray]
+"""Per field, a number for each request; NaN without one."""
+
+_OF_RESULTS: Final = frozenset({REWARD, REWARD_COMPONENTS})
+"""The fields that a verifier sets. In a task they are something else."""
 
 
 def read_texts(frame: RunFrame) -> TextColumns:
@@ -27,6 +38,29 @@ def read_texts(frame: RunFrame) -> TextColumns:
         column = columns.setdefault(name, np.full(len(frame.requests), None, object))
         is_there = texts != np.array(None)
         column[scored[is_there]] = texts[is_there]
+    return columns
+
+
+def read_unscored_numbers(frame: RunFrame) -> NumberColumns:
+    """Return the numbers in the task rows of the requested rollouts without a score, booleans as 0 and
+    1; NaN for the scored ones. The files of the tasks are read again.
+    """
+    unscored, places = ~frame.requests.scored, frame.requests.places
+    columns: dict[str, FloatArray] = {}
+    for file, path in enumerate(places.files):
+        in_file = np.flatnonzero(unscored & (places.file == file))
+        if not len(in_file):
+            continue
+        builder, offsets = ColumnBuilder(), array("q")
+        for block in RowReader().blocks(path, torn=[], may_be_empty=True):
+            fields = {n: values for n, values in block.fields.items() if n not in _OF_RESULTS}
+            builder.add(fields, len(block))
+            offsets.extend(block.offsets)
+        rows = np.searchsorted(np.array(offsets), places.offset[in_file])
+        for name, numbers in builder.build().take(rows).values.items():
+            if not np.isnan(numbers).all():
+                column = columns.setdefault(name, np.full(len(places), np.nan))
+                column[in_file] = numbers
     return columns
 
 

@@ -259,8 +259,9 @@ class Run:
     @python_function
     def to_arrow(self) -> "pa.Table":
         """Return one row per requested rollout: task, rollout, outcome, then every number of its
-        scored row (booleans as 0 and 1, components as `reward_components.NAME`), then every text
-        at the top level of its scored row or task, up to 1,000 characters.
+        scored row or, without one, of its task (booleans as 0 and 1, components as
+        `reward_components.NAME`), then every text at the top level of its scored row or task, up to
+        1,000 characters.
 
         Raises ConfigError: PyArrow is not installed.
         """

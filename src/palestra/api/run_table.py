@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from palestra.analysis import RunFrame, read_texts
+from palestra.analysis import RunFrame, read_texts, read_unscored_numbers
 from palestra.errors import ConfigError
+from palestra.metrics import REWARD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,17 +36,20 @@ def data_frame(frame: RunFrame) -> "pd.DataFrame":
 
 
 def _columns(frame: RunFrame) -> dict[str, Any]:
-    requests, numbers = frame.requests, dict(frame.rollouts.columns.values)  # no data frame
+    requests, of_scored = frame.requests, dict(frame.rollouts.columns.values)  # no data frame
     outcome_names = (*requests.outcome_names, NOT_ENDED)
-    columns: dict[str, Any] = {
+    keys: dict[str, Any] = {
         "task": [requests.tasks[at] for at in requests.keys.task.tolist()],
         "rollout": requests.keys.rollout,
         "outcome": [outcome_names[code] for code in requests.outcome.tolist()],
     }
-    for name, values in numbers.items():
-        column = np.full(len(requests), np.nan)
+    numbers = dict(read_unscored_numbers(frame))
+    for name, values in of_scored.items():
+        column = numbers.setdefault(name, np.full(len(requests), np.nan))
         column[requests.scored] = values
-        columns[name] = column
+    # The reward first; a task's field with the name of a key does not replace it.
+    columns = keys | dict(sorted(numbers.items(), key=lambda item: (item[0] != REWARD, item[0])))
+    columns |= keys
     for name, texts in read_texts(frame).items():
         if not name.startswith("_"):
             columns.setdefault(name, texts)

@@ -35,6 +35,7 @@ from palestra.errors.extras import (
     require_extra,
 )
 from palestra.errors.phrases import Phrase, ends_of
+from palestra.errors.refusals import REFUSAL_MARK, read_refusal, refusal_line
 from palestra.errors.tree import (
     AgentError,
     BadInput,
@@ -74,6 +75,7 @@ from palestra.errors.tree import (
 
 __all__ = [
     "FAILURES",
+    "REFUSAL_MARK",
     "AgentError",
     "BadInput",
     "Bystander",
@@ -125,7 +127,9 @@ __all__ = [
     "instead_of",
     "mask_error",
     "not_provided_text",
+    "read_refusal",
     "readable",
+    "refusal_line",
     "require_extra",
     "reword",
     "split_cause",

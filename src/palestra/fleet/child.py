@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from palestra.errors import PalestraError, ServerDied
-from palestra.fleet.orders import REFUSAL_MARK, read_refusal
+from palestra.errors import REFUSAL_MARK, PalestraError, ServerDied
+from palestra.fleet.orders import refusal_of
 from palestra.fleet.stacks import ProcessEnd, row_name
 from palestra.system import how_ended, signal_name, start_async
 
@@ -157,7 +157,7 @@ class Child:
                     return
                 line = redact(raw.decode("utf-8", "replace").rstrip())
                 if line.startswith(REFUSAL_MARK):
-                    self._refusal = read_refusal(self.name, line)
+                    self._refusal = refusal_of(self.name, line)
                     continue
                 self._lines.append(line)
                 # A closed terminal or a full disk must not stop the reading: the child would

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from palestra.errors import ConfigError, PalestraError, ServerDied
+from palestra.errors import ConfigError, PalestraError, ServerDied, read_refusal
 from palestra.schema import JsonDict
 
 
@@ -65,21 +65,9 @@ class WorkOrder:
         return cls(*orjson.loads(line))
 
 
-REFUSAL_MARK = "\x1epalestra-refusal "
-"""The start of the line in which a server process prints why it cannot run."""
-
-
-def refusal_line(error: PalestraError) -> str:
-    """Return the line in which a server process prints why it cannot run, in a form that the fleet
-    can parse.
-    """
-    encoded = orjson.dumps([error.message, error.hint, error.exit_code]).decode()
-    return REFUSAL_MARK + encoded
-
-
-def read_refusal(server: str, line: str) -> PalestraError:
+def refusal_of(server: str, line: str) -> PalestraError:
     """Return the error from a line of `refusal_line`, as the fleet raises it."""
-    message, hint, code = orjson.loads(line.removeprefix(REFUSAL_MARK))
+    message, hint, code = read_refusal(line)
     if code == ConfigError.exit_code:
         return ConfigError(message, hint=hint)
     if not message.startswith(f"{server} could not start"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palestra.config import config_from_tree
-from palestra.errors import PalestraError
+from palestra.errors import PalestraError, refusal_line
 from palestra.fleet.build import (
     GLOBAL_DEBUG,
     PROFILE_WITHIN_S,
@@ -35,7 +35,7 @@ from palestra.fleet.build import (
 from palestra.fleet.child import STOP_S
 from palestra.fleet.garbage import rare_collections
 from palestra.fleet.importing import start_timeout_of, starting_within
-from palestra.fleet.orders import WorkOrder, refusal_line
+from palestra.fleet.orders import WorkOrder
 from palestra.fleet.ray_clusters.place import RayPlace
 from palestra.fleet.sockets import serving
 from palestra.fleet.task_dump import dumping_tasks

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, final
 
 import msgspec
 
-from palestra.errors import excerpt
+from palestra.errors import REFUSAL_MARK, excerpt, read_refusal
 from palestra.sandbox.workers.handle import NoProcess, WorkerHandle
 from palestra.sandbox.workers.nursery import NurseryOrder
 from palestra.sandbox.workers.outcomes import NotReady, WorkersBroken
@@ -323,6 +323,9 @@ class Keeper:
             )
             error.stacks = stacks[-1]
             return error
+        if REFUSAL_MARK in text:
+            refusal = read_refusal(text.rpartition(REFUSAL_MARK)[2].partition("\n")[0])
+            return WorkersBroken(f"the workers cannot start: {refusal.message}", hint=refusal.hint)
         complaint = excerpt(text[-2000:]).strip() or "it printed nothing"
         return WorkersBroken(f"the workers cannot start: {complaint}")
 

@@ -27,6 +27,7 @@ from typing import Any, Final, NoReturn, final
 
 import msgspec
 
+from palestra.errors import PalestraError, refusal_line
 from palestra.sandbox.workers.worker import (
     STACK_SIGNAL,
     Endurance,
@@ -68,7 +69,10 @@ def main(order_json: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _point_at_null(0, os.O_RDONLY)
     sys.path[:] = order.path
-    serve = _import(order)
+    try:
+        serve = _import(order)
+    except PalestraError as error:
+        sys.exit(refusal_line(error))
     if order.outputs is None:
         # Parsers and libraries print what they think of a model's answer; nobody asked.
         _point_at_null(1, os.O_WRONLY)
