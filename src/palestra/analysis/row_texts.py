@@ -45,10 +45,10 @@ def read_unscored_numbers(frame: RunFrame) -> NumberColumns:
     """Return the numbers in the task rows of the requested rollouts without a score, booleans as 0 and
     1; NaN for the scored ones. The files of the tasks are read again.
     """
-    unscored, places = ~frame.requests.scored, frame.requests.places
+    unscored, row_places = ~frame.requests.scored, frame.requests.places
     columns: dict[str, FloatArray] = {}
-    for file, path in enumerate(places.files):
-        in_file = np.flatnonzero(unscored & (places.file == file))
+    for file, path in enumerate(row_places.files):
+        in_file = np.flatnonzero(unscored & (row_places.file == file))
         if not len(in_file):
             continue
         builder, offsets = ColumnBuilder(), array("q")
@@ -56,10 +56,10 @@ def read_unscored_numbers(frame: RunFrame) -> NumberColumns:
             fields = {n: values for n, values in block.fields.items() if n not in _OF_RESULTS}
             builder.add(fields, len(block))
             offsets.extend(block.offsets)
-        rows = np.searchsorted(np.array(offsets), places.offset[in_file])
+        rows = np.searchsorted(np.array(offsets), row_places.offset[in_file])
         for name, numbers in builder.build().take(rows).values.items():
             if not np.isnan(numbers).all():
-                column = columns.setdefault(name, np.full(len(places), np.nan))
+                column = columns.setdefault(name, np.full(len(row_places), np.nan))
                 column[in_file] = numbers
     return columns
 
