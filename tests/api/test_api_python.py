@@ -188,6 +188,10 @@ class Table:
         ({"settings": "size=1"}, "settings='size=1' should be a mapping, such as {'name': value}"),
         ({"sampling": 5}, "sampling=5 should be a mapping, such as {'name': value}"),
         (
+            {"sampling": {"temperature": np.float32(1)}},
+            "sampling['temperature'] is a numpy.float32",
+        ),
+        (
             {"sampling": {"max_tokens": 5}},
             "sampling.max_tokens: is no parameter of a request (did you",
         ),

@@ -33,7 +33,7 @@ from palestra.engine import to_its_end
 from palestra.errors import BadInput, ConfigError, PalestraError, mask_error
 from palestra.fleet import forget_imported, forget_servers
 from palestra.rollouts import Collected, PreparedRun, run
-from palestra.schema import JsonDict, JsonObject
+from palestra.schema import JsonDict, JsonObject, json_misfit
 from palestra.server import plain_row
 from palestra.settings import CollectArgs, CollectSettings, EvalArgs, ModelArgs, args_from, load
 from palestra.system import remove_empty
@@ -427,7 +427,11 @@ def _collecting(
     *,
     resume: bool,
 ) -> JsonDict:
-    """Return the settings of a collection under their names in configurations."""
+    """Return the settings of a collection under their names in configurations. Raises ConfigError: a
+    value of `sampling` cannot be JSON.
+    """
+    if misfit := json_misfit(dict(sampling or {}), "sampling"):
+        raise ConfigError(misfit.problem, hint=misfit.cure)
     return {
         "num_repeats": repeats,
         "rollout_timeout": rollout_timeout_s,

@@ -6,7 +6,6 @@ import numpy as np
 
 from palestra.analysis import RunFrame, read_texts, read_unscored_numbers
 from palestra.errors import ConfigError
-from palestra.metrics import REWARD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,18 +37,18 @@ def data_frame(frame: RunFrame) -> "pd.DataFrame":
 def _columns(frame: RunFrame) -> dict[str, Any]:
     requests, of_scored = frame.requests, dict(frame.rollouts.columns.values)  # no data frame
     outcome_names = (*requests.outcome_names, NOT_ENDED)
-    keys: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "task": [requests.tasks[at] for at in requests.keys.task.tolist()],
         "rollout": requests.keys.rollout,
         "outcome": [outcome_names[code] for code in requests.outcome.tolist()],
     }
-    numbers = dict(read_unscored_numbers(frame))
+    of_unscored = dict(read_unscored_numbers(frame))
     for name, values in of_scored.items():
-        column = numbers.setdefault(name, np.full(len(requests), np.nan))
+        column = of_unscored.pop(name, np.full(len(requests), np.nan))
         column[requests.scored] = values
-    # The reward first; a task's field with the name of a key does not replace it.
-    columns = keys | dict(sorted(numbers.items(), key=lambda item: (item[0] != REWARD, item[0])))
-    columns |= keys
+        columns.setdefault(name, column)
+    for name, column in of_unscored.items():
+        columns.setdefault(name, column)
     for name, texts in read_texts(frame).items():
         if not name.startswith("_"):
             columns.setdefault(name, texts)
