@@ -9,6 +9,8 @@ import palestra
 from palestra import Run
 from palestra.testing import EndpointError, scripted_endpoint
 
+pytestmark = pytest.mark.slow
+
 CAUGHT = """
 from palestra import Environment, tool
 

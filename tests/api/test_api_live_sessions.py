@@ -9,6 +9,8 @@ import palestra
 from palestra import Run
 from palestra.testing import scripted_endpoint
 
+pytestmark = pytest.mark.slow
+
 BOUND = """
 from palestra import ResourcesServer, Session
 from palestra.schema import VerifyRequest, VerifyResponse

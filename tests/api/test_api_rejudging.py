@@ -15,6 +15,8 @@ from palestra.errors import ConfigError, InputDataError, KnownCause
 from palestra.settings import ReverifyArgs, ShowArgs
 from palestra.testing import scripted_endpoint
 
+pytestmark = pytest.mark.slow
+
 JUDGED = """
 from palestra import Environment
 

@@ -11,6 +11,8 @@ from palestra.cli.reverifying import reverify
 from palestra.settings import ReverifyArgs
 from palestra.testing import scripted_endpoint
 
+pytestmark = pytest.mark.slow
+
 GUESS = """
 from palestra import Environment
 

@@ -22,6 +22,8 @@ from doctor_world import (
 import palestra
 from palestra.cli.collecting import collect
 
+pytestmark = pytest.mark.slow
+
 TOOL_AGENT = "example_multi_step_simple_agent"
 PACKAGE = Path(palestra.__file__).parent
 

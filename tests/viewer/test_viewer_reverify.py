@@ -15,6 +15,8 @@ from palestra.cli.main import app
 from palestra.schema import RunPaths
 from palestra.testing import scripted_endpoint
 
+pytestmark = pytest.mark.slow
+
 JUDGED = """
 from palestra import Environment
 
