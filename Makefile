@@ -44,10 +44,11 @@ demo: $(INSTALLED)
 	@echo "== look at its rollouts in the browser: $(BIN)/palestra view runs"
 
 
-# Files of tests are spread over processes, in the order of tests/conftest.py. Those marked alone (each
-# of them is slow, too) come last, with one other of their kind beside them at the most.
-SPREAD ?= -n 2 --dist loadfile --no-loadscope-reorder
-MORE ?= -n 3 --dist loadfile --no-loadscope-reorder
+# Files of tests are spread over processes, in the order of tests/conftest.py: three on two processors,
+# because a quarter of the time is waiting. Those marked alone (each of them is slow, too) come last, with
+# one other of their kind beside them at the most.
+SPREAD ?= -n 3 --dist loadfile --no-loadscope-reorder
+PAIRS ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(SPREAD) -m "not slow and not alone"
@@ -69,11 +70,10 @@ test-wheel:
 	git ls-files -z ':!src' | tar --null -T - -cf - | tar -xf - -C $(WHEEL)/tree
 	cd $(WHEEL)/tree && ../bin/pytest $(SPREAD) -m "not slow and not alone and not source"
 
-# A fifth of the slow ones' time is waiting, for which a third process has a use.
 test-all: $(INSTALLED)
 	$(BIN)/palestra models fetch local
-	$(BIN)/pytest $(MORE) -m "not alone"
-	$(BIN)/pytest $(SPREAD) -m alone
+	$(BIN)/pytest $(SPREAD) -m "not alone"
+	$(BIN)/pytest $(PAIRS) -m alone
 
 # As many rollouts as ROLLOUTS says; the whole claim of 0 mismatches is made for 1000.
 ROLLOUTS ?= 50
