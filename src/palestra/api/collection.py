@@ -24,7 +24,7 @@ from palestra.api.fleet_connection import (
 from palestra.api.models import JUDGE, LOCAL, POLICY, judges_of
 from palestra.api.server_semantics import run_semantics
 from palestra.api.verifier_files import needed_files, with_needed_files
-from palestra.config import ResolvedConfig, ServerType, is_secret_name
+from palestra.config import ResolvedConfig, ServerType, is_secret_name, override_key
 from palestra.engine import to_its_end
 from palestra.errors import ConfigError, Hopeless, Outcome, PalestraError, ServerDied
 from palestra.rollouts import (
@@ -105,7 +105,7 @@ def _without_secrets(judge: str, secrets: Collection[str]) -> str:
 
 
 def _is_kept(override: str, secrets: Collection[str]) -> bool:
-    path = override.lstrip("+~").partition("=")[0].split(".")
+    path = override_key(override).split(".")
     if path[0] in _NOT_OF_THE_VERIFIER or any(map(is_secret_name, path)):
         return False
     return not any(secret in override for secret in secrets)

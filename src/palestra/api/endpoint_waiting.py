@@ -26,8 +26,6 @@ Tell = Callable[[str], object]
 """A function that gets each line of text for people."""
 Check = Callable[[], Awaitable[str]]
 """Returns the answer of an endpoint as text. Raises `CallError`: the endpoint cannot be reached."""
-
-
 SecretOrigins = Callable[[str], Sequence[str]]
 """Returns where the secrets of a server come from, by its name; nothing where it is not known."""
 

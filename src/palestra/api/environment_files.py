@@ -21,6 +21,7 @@ from palestra.config import (
     file_server_settings,
     load_config,
     mask_line,
+    override_key,
     parse_overrides,
     read_settings,
 )
@@ -155,7 +156,7 @@ def file_environment(
 
 
 def _is_about(override: str, name: str) -> bool:
-    return override.lstrip("+~").partition("=")[0].split(".")[0] == name
+    return override_key(override).split(".")[0] == name
 
 
 def _start_timeout(overrides: Sequence[str]) -> float:

@@ -227,8 +227,8 @@ def collect(
 
     `configs`: config files. A fleet that runs with this configuration is used; without one, the
     servers are started inside this process. `agent`: the agent for rows that name none; by default
-    the only one. `data`: the task rows. `model`: None uses that of the configuration. `overrides`: as on the command line,
-    such as `++NAME.key=value`. The other parameters and the errors are those of `evaluate`.
+    the only one. `data`: the task rows. `model`: None uses that of the configuration. `overrides`:
+    as on the command line, such as `++NAME.key=value`. The other parameters and the errors are those of `evaluate`.
     """
     __tracebackhide__ = True
     refuse_in_import("collect")

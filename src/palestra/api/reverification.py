@@ -35,7 +35,7 @@ from palestra.api.reverified_tasks import (
 )
 from palestra.api.run_environments import settings_of_run, unlike_the_runs
 from palestra.api.server_semantics import server_semantics
-from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType
+from palestra.config import InstanceConfig, NamedFile, ResolvedConfig, ServerType, override_key
 from palestra.errors import ConfigError, InputDataError, KnownCause, ServerDied
 from palestra.fleet import forget_imported
 from palestra.rollouts import (
@@ -276,12 +276,9 @@ def _overrides_of_run(args: ReverifyArgs, overrides: Sequence[str]) -> list[str]
     else:
         words = environment_options(args.rollouts)
         of_run = [word for word in words if word.startswith("+")] if environment in words else []
-    keys = {_key_of(word) for word in overrides} | {"config_paths"}
-    return [word for word in of_run if _key_of(word) not in keys]
-
-
-def _key_of(override: str) -> str:
-    return override.lstrip("+").partition("=")[0]
+    # What is deleted must be there: `~key` does not take the place of the run's value.
+    keys = {override_key(word) for word in overrides if not word.startswith("~")} | {"config_paths"}
+    return [word for word in of_run if override_key(word) not in keys]
 
 
 def _rollouts_file(rollouts: Path) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from palestra.api.fleet_connection import FleetChoice
-from palestra.config import ResolvedConfig, ServerType, files_needed
+from palestra.config import ResolvedConfig, ServerType, files_needed, override_key
 from palestra.schema import AGENT_REF
 from palestra.settings import CollectSettings
 
@@ -43,7 +43,7 @@ def needed_files(
     environments = {
         name for agent in agents for name in instances[agent].referenced(ServerType.RESOURCES)
     }
-    changed = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    changed = {override_key(word).partition(".")[0] for word in overrides}
     servers = agents | environments | changed & instances.keys()
     return files_needed(servers, paths, apart_from=agents, cwd=choice.folder)
 

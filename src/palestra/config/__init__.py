@@ -42,6 +42,7 @@ from palestra.config.overrides import (
     OverrideAction,
     OverrideRules,
     apply_overrides,
+    override_key,
     parse_overrides,
 )
 from palestra.config.paths import (
@@ -155,6 +156,7 @@ __all__ = [
     "nearest_file",
     "nearest_name",
     "origin_texts",
+    "override_key",
     "parse_overrides",
     "parse_yaml",
     "port_range",

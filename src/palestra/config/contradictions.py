@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from palestra.config.overrides import OverrideAction, parse_overrides
+from palestra.config.overrides import OverrideAction, override_key, parse_overrides
 from palestra.config.redact import mask_line
 from palestra.config.tree import ABSENT, value_at
 from palestra.errors import ConfigError
@@ -18,7 +18,7 @@ def contradicting_override(setting: str, value: Any, overrides: Iterable[str]) -
     """
     steps = tuple(setting.split("."))
     for text in overrides:
-        key = text.lstrip("+~").partition("=")[0]
+        key = override_key(text)
         if key and f"{setting}.".startswith(f"{key}.") and _gives_another(text, steps, value):
             return mask_line(text)
     return ""

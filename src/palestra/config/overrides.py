@@ -175,6 +175,11 @@ def _hydra_parse(texts: Sequence[str]) -> "Iterator[HydraOverride | str]":
             yield _grammar_problem(text, str(failure))
 
 
+def override_key(text: str) -> str:
+    """Return the dotted key of an override as it is typed, which need not be a right one."""
+    return text.lstrip("+~").partition("=")[0]
+
+
 def _grammar_problem(text: str, reason: str) -> str:
     key, equals, value = text.partition("=")
     name = key.lstrip("+~")

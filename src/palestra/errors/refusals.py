@@ -10,7 +10,7 @@ REFUSAL_MARK: Final = "\x1epalestra-refusal "
 """The start of such a line."""
 
 
-class Refusal(NamedTuple):
+class StartRefusal(NamedTuple):
     """The parts of an error that such a line has."""
 
     message: str
@@ -20,10 +20,10 @@ class Refusal(NamedTuple):
 
 def refusal_line(error: PalestraError) -> str:
     """Return the line for an error, without a line end."""
-    parts = Refusal(error.message, error.hint, error.exit_code)
+    parts = StartRefusal(error.message, error.hint, error.exit_code)
     return REFUSAL_MARK + msgspec.json.encode(parts).decode()
 
 
-def read_refusal(line: str) -> Refusal:
+def read_refusal(line: str) -> StartRefusal:
     """Return what a line of `refusal_line` says."""
-    return msgspec.json.decode(line.removeprefix(REFUSAL_MARK), type=Refusal)
+    return msgspec.json.decode(line.removeprefix(REFUSAL_MARK), type=StartRefusal)

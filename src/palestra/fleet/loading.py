@@ -8,7 +8,6 @@ import re
 import sys
 import zlib
 from collections.abc import Mapping
-from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -283,9 +282,11 @@ def _packages_of(path: Path) -> dict[str, Path]:
     parts = path.relative_to(root).with_suffix("").parts
     if path.parent.parent.name not in _TREES or not "_".join(parts).isidentifier():
         return {}
-    names = list(accumulate(parts, "{}.{}".format))
-    folders = (root / name.replace(".", "/") for name in names[:-1])
-    return {**dict(zip(names, (f / "__init__.py" for f in folders), strict=False)), names[-1]: path}
+    packages = {
+        ".".join(parts[:depth]): root.joinpath(*parts[:depth], "__init__.py")
+        for depth in range(1, len(parts))
+    }
+    return {**packages, ".".join(parts): path}
 
 
 def _error_text(error: BaseException, path: Path) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from types import ModuleType
 from typing import Final, final
@@ -27,10 +27,9 @@ def forget_edited(code: OwnCode, path: Path) -> None:
     parts of it.
     """
     modules = _imported_of(code)
-    for module in modules.values():
-        digests = vars(module).get(_DIGESTS, code.digests)
-        if _is_of(module, path) and digests != code.digests:
-            _forget([*modules, *digests])  # also those whose files are gone
+    before = _imported_with(modules, path)
+    if any(digests != code.digests for digests in before):
+        _forget(chain(modules, *before))  # also those whose files are gone
 
 
 def forget_strangers(paths: Mapping[str, Path]) -> None:
@@ -54,8 +53,8 @@ def forget_imported(file: str) -> None:
     """
     path = Path(file).resolve()
     code = OwnCode.of_file(path)
-    forget_edited(code, path)  # it may have imported others before
-    _forget(_imported_of(code))
+    modules = _imported_of(code)
+    _forget(chain(modules, *_imported_with(modules, path)))
 
 
 def forget_servers(config: ResolvedConfig) -> None:
@@ -98,8 +97,13 @@ FOLDERS: Final = AuthorsFolders()
 """Those of this process."""
 
 
-def _is_of(module: ModuleType, path: Path) -> bool:
-    return os.path.realpath(str(module.__file__)) == str(path)
+def _imported_with(modules: Mapping[str, ModuleType], path: Path) -> list[Mapping[str, str]]:
+    """Return the digests of the code that the file at `path` was imported with, each time."""
+    return [
+        vars(module)[_DIGESTS]
+        for module in modules.values()
+        if _DIGESTS in vars(module) and os.path.realpath(str(module.__file__)) == str(path)
+    ]
 
 
 def _forget(names: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ from palestra.cli.gym.grammar import (
     parse,
 )
 from palestra.cli.gym.selection import with_config_files
-from palestra.config import EXTRA_ROOTS, SearchPaths, nearest
+from palestra.config import EXTRA_ROOTS, SearchPaths, nearest, override_key
 from palestra.errors import ConfigError, KnownCause, PalestraError
 from palestra.programs import (
     CONFIG_PATHS,
@@ -213,7 +213,7 @@ def _in_flags_of(command: Command, invocation: Invocation, error: InvalidSetting
 
 def _is_of_a_setting(invocation: Invocation, error: ConfigError) -> bool:
     """Whether the error is about a misspelt setting of the command, typed as an override."""
-    typed = {text.lstrip("+~").partition("=")[0] for text in invocation.overrides}
+    typed = {override_key(text) for text in invocation.overrides}
     return any(
         problem.cause is KnownCause.MISSPELT_SETTING
         and problem.key in typed
